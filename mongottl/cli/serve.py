@@ -1,7 +1,7 @@
 """`mongottl serve`: the server as a process.
 
 The first line on standard output, printed once connections are accepted, ends with the URI to paste; the log goes to
-standard error. After SIGINT or SIGTERM running requests are answered, and the exit status is 0.
+standard error. After SIGINT, SIGTERM or SIGHUP running requests are answered, and the exit status is 0.
 """
 
 import faulthandler
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mongottl.build_info import describe_version, is_compiled
 from mongottl.cli.options import configuration, help_text
+from mongottl.cli.signals import outlive_hangup, stopping_signals
 from mongottl.cli.subcommands import FAILURE
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig, did_you_mean, known_variables, unknown_variables
@@ -72,7 +73,7 @@ def serve(
     until: Callable[[], Awaitable[None]] | None = None,
     logs_waiting: bool = True,
 ) -> int:
-    """Serves until SIGINT or SIGTERM; the process's exit status.
+    """Serves until SIGINT, SIGTERM or SIGHUP; the process's exit status.
 
     announce: called when connections are accepted. until: ends the server by returning. logs_waiting: whether the log
     says "Waiting for connections"; not if `announce` does.
@@ -95,6 +96,7 @@ def serve(
     if limited is not None:
         log.startup_warning("control", "Connections are limited", reason=limited)
     status = 0
+    outlive_hangup()
     try:
         trio.run(_serve, config, log, announce, until, logs_waiting)
     except* (OSError, EngineUnavailable) as group:
@@ -150,24 +152,28 @@ async def _stop_after(
 
 @contextmanager
 def _stopping_in_time(started: list["Server"]) -> Iterator[None]:
-    """Lets SIGINT and SIGTERM end an operation that keeps the server's tasks from running, by `Server.begin_stop`, and
+    """Lets signals that stop the server end an operation that keeps its tasks from running, by `Server.begin_stop`, and
     the process if not even that ends it within LAST_RESORT_S. started: the server, once it is.
 
-    trio's own handlers, which wake the tasks, are called, too.
+    trio's own handlers, which wake the tasks, are called, too, for the first of the signals: it would raise another one
+    again at the end.
     """
     before: dict[int, Any] = {}
+    came = False
 
     def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal came
         for server in started:
             if server.is_stopping:
                 continue
             faulthandler.dump_traceback_later(LAST_RESORT_S, exit=True)
             server.begin_stop()
         handler = before[number]
-        if callable(handler):
+        if not came and callable(handler):
+            came = True
             handler(number, frame)
 
-    for one in (signal.SIGINT, signal.SIGTERM):
+    for one in stopping_signals():
         before[one] = signal.signal(one, handle)
     try:
         yield
@@ -195,7 +201,7 @@ async def _serve(
     loading = trio.CancelScope()
     stopping = trio.Event()
     started: list[Server] = []
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, _stopping_in_time(started):
+    with trio.open_signal_receiver(*stopping_signals()) as signals, _stopping_in_time(started):
         async with trio.open_nursery() as outer:
             outer.start_soon(_stop_on_signal, signals, log, loading, stopping)
             if until is not None:

@@ -1,4 +1,7 @@
-"""Signals that end a command which must clean up: a partial copy is removed, a private PostgreSQL stopped."""
+"""Signals that end a command which must clean up: a partial copy is removed, a private PostgreSQL stopped.
+
+SIGHUP, the signal for a terminal that is gone, is one of them, unless it is ignored, as `nohup` has it.
+"""
 
 import signal
 import sys
@@ -6,8 +9,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# Windows has no SIGHUP, the signal for a terminal that is gone.
 _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def _hangup() -> list[signal.Signals]:
+    """The signal for a terminal that is gone, unless it is ignored."""
+    number: signal.Signals | None = getattr(signal, "SIGHUP", None)  # which Windows lacks
+    return [] if number is None or signal.getsignal(number) == signal.SIG_IGN else [number]
+
+
+def stopping_signals() -> list[signal.Signals]:
+    """Those that stop a server. SIGINT does although shells have it ignored by what they start in the background."""
+    return [signal.SIGINT, signal.SIGTERM, *_hangup()]
+
+
+def outlive_hangup() -> None:
+    """Has the process go on after that signal where nothing else handles it: one that a shell sends beside that of the
+    terminal may come when the server has stopped, and the process is about to end with status 0."""
+    for number in _hangup():
+        signal.signal(number, _do_nothing)
 
 
 @contextmanager
@@ -19,6 +39,10 @@ def ending_by_exception() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    pass
 
 
 def _end(number: int, frame: object) -> None:

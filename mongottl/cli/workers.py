@@ -29,6 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from mongottl.cli.processes import exit_status
+from mongottl.cli.signals import stopping_signals
 from mongottl.cli.subcommands import FAILURE
 from mongottl.clock import SystemClock
 from mongottl.config import ServerConfig
@@ -53,8 +54,6 @@ LOOK_EVERY_S: Final = 0.5
 # How many connections of it a worker has at most; and others, such as psql, and its own processes.
 _CONNECTIONS: Final = 61
 _SPARE_CONNECTIONS: Final = 20
-_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
-_HANDLED: Final = (*_STOPPING, signal.SIGCHLD)
 
 
 class _Worker:
@@ -88,14 +87,14 @@ _monotonic_s: Final = SystemClock().monotonic_s
 
 
 def serve_by_workers(config: ServerConfig, announce: _Announce, logs_waiting: bool, serve: _Serve) -> int:
-    """Serves until SIGINT or SIGTERM; the exit status.
+    """Serves until SIGINT, SIGTERM or SIGHUP; the exit status.
 
     announce: called in worker 1 when all accept connections. serve: serves in the process of a worker, until a function
     returns.
     """
     log = Log(config.log_format, config.quiet, verbosity=config.verbosity)
     # A signal that comes while PostgreSQL is started is answered when it has been, so that it does not stay alone.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, stopping_signals())
     cluster: LocalCluster | None = None
     try:
         reserved = reserve_port(config.host, config.port)
@@ -133,6 +132,7 @@ class _Parent:
         reserved: list[int],
         cluster: "LocalCluster | None" = None,
     ) -> None:
+        self._stopping: Final = stopping_signals()
         self._config: Final = config
         self._become: Final = become
         self._log: Final = log
@@ -152,7 +152,7 @@ class _Parent:
         os.set_blocking(self._wake, False)
         os.set_blocking(self._wake_end, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        for number in _HANDLED:
+        for number in (*self._stopping, signal.SIGCHLD):
             signal.signal(number, _do_nothing)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._start(self._workers[0])
@@ -178,7 +178,7 @@ class _Parent:
         readable, _, _ = select.select([self._wake_end, *pipes], [], [], timeout_s)
         if self._wake_end in readable:
             for number in os.read(self._wake_end, 512):
-                if number in _STOPPING and not self._kill_s:
+                if number in self._stopping and not self._kill_s:
                     self._log.info("control", "Stopping", signal=signal.Signals(number).name)
                     self._stop()
 
@@ -230,7 +230,7 @@ class _Parent:
         if self._kill_s:
             self._log.info("control", "Worker ended", worker=worker.number, pid=pid, status=status)
             # A worker that is still starting has no handler of the signal yet.
-            if status not in (0, 128 + signal.SIGTERM):
+            if status not in (0, *(128 + number for number in self._stopping)):
                 self._status = FAILURE
             return
         if not self._is_announced or is_shut_down:
@@ -275,7 +275,7 @@ class _Parent:
         ready, write_ready = os.pipe()
         read_orders, orders = os.pipe()
         # What comes before the child has its own handlers must neither be lost nor wake the parent.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*self._stopping, signal.SIGCHLD))
         pid = os.fork()
         if pid == 0:
             others = [pipe for each in self._workers for pipe in (each.ready, each.orders) if pipe >= 0]
@@ -284,9 +284,8 @@ class _Parent:
             if self._cluster is not None:
                 self._cluster.release()  # it is the parent's
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            for number in (signal.SIGTERM, signal.SIGCHLD):
-                signal.signal(number, signal.SIG_DFL)
+            for number in (*self._stopping, signal.SIGCHLD):
+                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             self._become(_config_of(self._config, worker.number, is_first), write_ready, read_orders)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -418,7 +418,7 @@ class AwaitedHeartbeats(ServerHeartbeatListener):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_stops_at_once_when_idle(spawn: Callable[..., Process], number: signal.Signals) -> None:
     process = spawn(command=PATIENT_COMMAND)
     idle = [socket.create_connection(("127.0.0.1", process.port)) for _ in range(20)]

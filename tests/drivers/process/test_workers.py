@@ -111,7 +111,7 @@ def test_workers_share_port_and_data(start: Starter, tmp_path: Path) -> None:
 
 
 @takes_several_servers
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_the_parent_ends_all(start: Starter, number: signal.Signals) -> None:
     process = start("--workers", "2")
     process.stop(number)
@@ -180,7 +180,7 @@ def test_a_worker_that_dies_is_started_again(start: Starter) -> None:
 
 
 @takes_several_servers
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_one_worker_ends_that_alone(start: Starter, number: signal.Signals) -> None:
     process = start("--workers", "2")
     [first, second] = pids_of(process)
