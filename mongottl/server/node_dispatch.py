@@ -131,7 +131,7 @@ class NodeDispatcher(Dispatcher):
         return is_committed
 
     def _call(self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...]) -> Reply:
-        if spec.handshake:
+        if spec.handshake or self.service.stacks.asks:  # which touch no data, and must not wait for the place
             return super()._call(spec, op, request)
         nodes = self._nodes
         retries = op.session.txn_number is not None

@@ -1,8 +1,12 @@
 """What servers learn of the catalog that others change: as they start, and when they read all of it anew."""
 
+import io
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
+import bson
 import pytest
 
 from mongottl.catalog.catalog import Catalog, new_uuid
@@ -11,16 +15,21 @@ from mongottl.catalog.index import IndexDescriptor
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.document.build import encode
+from mongottl.document.interrupt import in_undivided
 from mongottl.document.types import BinData
 from mongottl.document.walk import fields
 from mongottl.exec.operation.refreshing import carry_out, follow_others
+from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.service.service import ServiceContext
+from mongottl.server.log import Log
+from mongottl.server.node_dispatch import NodeDispatcher
 from mongottl.storage.nodes import CatalogChange, NodeFacts
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings
 from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.statements import Statement
+from mongottl.wire.messages import OpMsg
 
 ONE_OF_SEVERAL = NodeFacts("sharded", may_share=True)
 
@@ -171,3 +180,33 @@ def test_a_number_that_was_given_again_is_that_of_another_collection(opened: Cal
     assert lost.dropped and not made.dropped and made.number == lost.number and made.uuid != lost.uuid
     assert follower.catalog.stored_collection("shop", "c1") is None
     assert follower.changed == ["other"] and follower.gone == ["c1"]
+
+
+def test_a_ping_in_the_middle_of_a_unit_of_work_does_not_wait_for_the_place(
+    opened: Callable[[], PostgresEngine],
+) -> None:
+    """Which its server has lost, or for what others have changed: the unit of work cannot be left."""
+    engine = opened()
+    service = carry_out(engine, partial(ServiceContext, ServerConfig(), VirtualClock(), engine))
+    dispatcher = NodeDispatcher(service, Log(stream=io.StringIO()), engine.nodes)
+    service.stacks.times.left_after_s = 0.0
+    replies: list[Any] = []
+
+    def ask() -> None:
+        body = bson.encode({"ping": 1, "$db": "admin"})
+        message = OpMsg(1, 0, 0, body, [], size_bytes=len(body))
+        reply = dispatcher.handle(message, ClientInfo(2, "127.0.0.1:1", "127.0.0.1:2"))
+        assert isinstance(reply, bytes)
+        replies.append(bson.decode(reply))
+
+    def write() -> None:
+        with engine.unit_of_work() as work:
+            engine.create_record_store("records")
+            service.stacks.let_ask()
+            work.commit()
+
+    engine.nodes.lease_clock_s = lambda: math.inf
+    service.stacks.answer_apart = ask
+    service.stacks.begin(write)
+    assert replies and all(reply["ok"] == 1.0 for reply in replies), replies[0]
+    assert not in_undivided() and not service.stacks.asks

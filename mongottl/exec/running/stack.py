@@ -36,8 +36,10 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from mongottl.document.freeing import free_some
 from mongottl.document.interrupt import (
     begin_evaluation,
+    begin_undivided,
     clear_check,
     end_evaluation,
+    end_undivided,
     in_undivided,
     may_leave,
     set_aside_undivided,
@@ -436,6 +438,8 @@ class Stacks:
         self.attempts = False
         self.answer_apart: Callable[[], None] = _nothing
         self.examine_new: Callable[[], None] = _nothing
+        # Whether clients are answered in the middle of an operation (`let_ask`).
+        self.asks = False
         self._asked_s = 0.0
         self._examined_s = 0.0
         self._idle: list[Stack] = []
@@ -534,17 +538,22 @@ class Stacks:
     def let_ask(self) -> None:
         """Called between two parts of a unit of work that takes long: has those answered whose requests touch no data.
 
-        The operation is not left for that, and nothing else runs: so it is called where it cannot be left.
+        The operation is not left for that, and nothing else runs: so it is called where it cannot be left. What is
+        answered must not wait either (`asks`): it would be taken to be in the unit of work.
         """
         stack = self.present
-        if self.worked_s(self._asked_s) < self.times.left_after_s:
+        if self.asks or self.worked_s(self._asked_s) < self.times.left_after_s:
             return
         self.examine_if_due()
         self.present = None
         check = None if stack is None else clear_check()
+        suspended = begin_undivided()
+        self.asks = True
         try:
             self.answer_apart()
         finally:
+            self.asks = False
+            end_undivided(suspended)
             self.present = stack
             if check is not None:
                 set_check(check, self.monotonic_s)
