@@ -27,7 +27,7 @@ def outlive_hangup() -> None:
     """Has the process go on after that signal where nothing else handles it: one that a shell sends beside that of the
     terminal may come when the server has stopped, and the process is about to end with status 0."""
     for number in _hangup():
-        signal.signal(number, _do_nothing)
+        signal.signal(number, do_nothing)
 
 
 @contextmanager
@@ -41,8 +41,8 @@ def ending_by_exception() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _do_nothing(number: int, frame: object) -> None:
-    pass
+def do_nothing(number: int, frame: object) -> None:
+    """The handler of a signal that is not to end the process."""
 
 
 def _end(number: int, frame: object) -> None:

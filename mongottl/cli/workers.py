@@ -29,7 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from mongottl.cli.processes import exit_status
-from mongottl.cli.signals import stopping_signals
+from mongottl.cli.signals import do_nothing, stopping_signals
 from mongottl.cli.subcommands import FAILURE
 from mongottl.clock import SystemClock
 from mongottl.config import ServerConfig
@@ -153,7 +153,7 @@ class _Parent:
         os.set_blocking(self._wake_end, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in (*self._stopping, signal.SIGCHLD):
-            signal.signal(number, _do_nothing)
+            signal.signal(number, do_nothing)  # it wakes the parent
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._start(self._workers[0])
         while not self._kill_s or any(worker.pid for worker in self._workers):
@@ -303,10 +303,6 @@ def _config_of(config: ServerConfig, number: int, is_first: bool) -> ServerConfi
     if is_first:
         return replace(config, web_port=web_port)
     return replace(config, web_port=web_port, load=None, user=None, password=None, password_file=None, now=None)
-
-
-def _do_nothing(number: int, frame: object) -> None:
-    """The handler of a signal that wakes the parent."""
 
 
 def _serve_in_child(

@@ -41,24 +41,12 @@ class SlidingState(AccumulatorState):
         return True
 
 
-class SlidingSum(SlidingState):
-    """`$sum`, and `$avg` of a frame that slides.
+class ExactState(SlidingState):
+    """A state that keeps sums without rounding. unchanged: gives the result as long as nothing was removed."""
 
-    Decimals are rounded at each addition, and infinities and NaN leave no sum of the others, so that there is no result
-    once a value was removed while one of those is left.
-    """
-
-    def __init__(self, averages: bool) -> None:
-        self._averages: Final = averages
-        self._unchanged: Final[AccumulatorState] = AvgState(exact=True) if averages else SumState()
+    def __init__(self, unchanged: AccumulatorState) -> None:
+        self._unchanged: Final = unchanged
         self._has_removed = False
-        self._integers: int = 0
-        self._doubles: int = 0
-        # How many numbers there are, and how many of them are int64, doubles, and none of those that are added exactly.
-        self._count: i64 = 0
-        self._long_count: i64 = 0
-        self._double_count: i64 = 0
-        self._inexact_count: i64 = 0
 
     def add(self, value: Value) -> None:
         if not self._has_removed:
@@ -69,13 +57,43 @@ class SlidingSum(SlidingState):
         self._has_removed = True
         self._change(value, -1)
 
+    def result(self) -> Value:
+        return self._exact() if self._has_removed else self._unchanged.result()
+
+    def _change(self, value: Value, sign: i64) -> None:
+        """Adds a value to the sums (sign 1) or takes it from them (-1)."""
+        raise NotImplementedError
+
+    def _exact(self) -> Value:
+        """The result by the sums."""
+        raise NotImplementedError
+
+
+class SlidingSum(ExactState):
+    """`$sum`, and `$avg` of a frame that slides.
+
+    Decimals are rounded at each addition, and infinities and NaN leave no sum of the others, so that there is no result
+    once a value was removed while one of those is left.
+    """
+
+    def __init__(self, averages: bool) -> None:
+        super().__init__(AvgState(exact=True) if averages else SumState())
+        self._averages: Final = averages
+        self._integers: int = 0
+        self._doubles: int = 0
+        # How many numbers there are, and how many of them are int64, doubles, and none of those that are added exactly.
+        self._count: i64 = 0
+        self._long_count: i64 = 0
+        self._double_count: i64 = 0
+        self._inexact_count: i64 = 0
+
     def is_known(self) -> bool:
         return not self._has_removed or self._inexact_count == 0
 
     def _change(self, value: Value, sign: i64) -> None:
         if isinstance(value, float):
             if -_HUGE < value < _HUGE:
-                scaled = in_smallest(value)
+                scaled = _in_smallest(value)
                 self._doubles += scaled if sign > 0 else -scaled
                 self._double_count += sign
             else:
@@ -90,9 +108,7 @@ class SlidingSum(SlidingState):
             return
         self._count += sign
 
-    def result(self) -> Value:
-        if not self._has_removed:
-            return self._unchanged.result()
+    def _exact(self) -> Value:
         if self._averages:
             return None if self._count == 0 else self._double() / int(self._count)
         if self._double_count:
@@ -126,30 +142,20 @@ class FrameStdDev(StdDevState):
         return 0 if self.count == 1 and not self.sample else StdDevState.result(self)
 
 
-class SlidingStdDev(SlidingState):
+class SlidingStdDev(ExactState):
     """The same, from which values can be removed: then from the sums of the numbers and of their squares, unrounded.
 
     mongod removes them from rounded sums, so that its last digits depend on what was in the frame before.
     """
 
     def __init__(self, sample: bool) -> None:
+        super().__init__(FrameStdDev(sample))
         self._sample: Final = sample
-        self._unchanged: Final = FrameStdDev(sample)
-        self._has_removed = False
         # Of the finite numbers, in multiples of the smallest double, and of its square.
         self._sum: int = 0
         self._squares: int = 0
         self._count: int = 0
         self._infinite_count: i64 = 0
-
-    def add(self, value: Value) -> None:
-        if not self._has_removed:
-            self._unchanged.add(value)
-        self._change(value, 1)
-
-    def remove(self, value: Value) -> None:
-        self._has_removed = True
-        self._change(value, -1)
 
     def _change(self, value: Value, sign: i64) -> None:
         if width(value) == 0:
@@ -158,15 +164,13 @@ class SlidingStdDev(SlidingState):
         if not math.isfinite(number):
             self._infinite_count += sign
             return
-        scaled = in_smallest(number)
+        scaled = _in_smallest(number)
         square = scaled * scaled
         self._sum += scaled if sign > 0 else -scaled
         self._squares += square if sign > 0 else -square
         self._count += int(sign)
 
-    def result(self) -> Value:
-        if not self._has_removed:
-            return self._unchanged.result()
+    def _exact(self) -> Value:
         if self._infinite_count:
             return None
         count = self._count
@@ -178,7 +182,7 @@ class SlidingStdDev(SlidingState):
         return _root(count * self._squares - self._sum * self._sum, divisor)
 
 
-def in_smallest(number: float) -> int:
+def _in_smallest(number: float) -> int:
     """A finite number as a multiple of the smallest double."""
     numerator, denominator = number.as_integer_ratio()
     return int(numerator << (_SMALLEST_BITS + 1 - denominator.bit_length()))
