@@ -96,7 +96,6 @@ def serve(
     if limited is not None:
         log.startup_warning("control", "Connections are limited", reason=limited)
     status = 0
-    outlive_hangup()
     try:
         trio.run(_serve, config, log, announce, until, logs_waiting)
     except* (OSError, EngineUnavailable) as group:
@@ -201,6 +200,7 @@ async def _serve(
     loading = trio.CancelScope()
     stopping = trio.Event()
     started: list[Server] = []
+    outlive_hangup()
     with trio.open_signal_receiver(*stopping_signals()) as signals, _stopping_in_time(started):
         async with trio.open_nursery() as outer:
             outer.start_soon(_stop_on_signal, signals, log, loading, stopping)

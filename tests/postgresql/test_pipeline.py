@@ -195,7 +195,8 @@ class InterleavedWaiter(BlockingWaiter):
 
 # How many rows of which length are answered, and how often others run meanwhile.
 @pytest.mark.parametrize(
-    ("count", "length", "times"), [(4, 2 << 20, 4), (32, 256 << 10, 8), (32, 1000, 0), (1, 2 << 20, 1), (500, 10, 0)]
+    ("count", "length", "times"),
+    [(4, 2 << 20, 4), (32, 256 << 10, 8), (32, 1000, 0), (1, 2 << 20, 1), (36, 480 << 10, 5), (500, 10, 0)],
 )
 def test_others_run_between_long_rows(
     count: int, length: int, times: int, connect_to: Callable[..., Connection]

@@ -545,18 +545,21 @@ class Stacks:
         if self.asks or self.worked_s(self._asked_s) < self.times.left_after_s:
             return
         self.examine_if_due()
+        evaluates = end_evaluation()
         self.present = None
         check = None if stack is None else clear_check()
-        suspended = begin_undivided()
+        begin_undivided()
         self.asks = True
         try:
             self.answer_apart()
         finally:
             self.asks = False
-            end_undivided(suspended)
+            end_undivided(False)
             self.present = stack
             if check is not None:
                 set_check(check, self.monotonic_s)
+            if evaluates:
+                begin_evaluation()
             self._asked_s = self.monotonic_s()
 
     def examine_if_due(self) -> None:
@@ -658,10 +661,7 @@ class Stacks:
         if not operation.is_answered:
             operation.check_interrupt()
         if in_undivided():
-            evaluates = end_evaluation()
             self.let_ask()
-            if evaluates:
-                begin_evaluation()
         else:
             stack.leave_if_due()
 

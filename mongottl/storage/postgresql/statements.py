@@ -115,8 +115,9 @@ SYNC: Final[Call] = (_SYNC_STATEMENT, ())
 
 # A value that is long takes a millisecond or more to be copied or hashed.
 LONG_BYTES: Final = 1 << 20
-# More rows than these are not long: an answer has 16 MB, and its last row may have as much again.
+# More rows than these are converted several at once: an answer has 16 MB, and its last row may have as much again.
 _MOST_LONG_ROWS: Final = 32
+_ROWS_AT_ONCE: Final = 8
 
 
 class Answer:
@@ -148,20 +149,17 @@ class Answer:
             return []
         transformer = self._transformer
         transformer.set_pgresult(result)
-        rows: list[tuple[Any, ...]]
-        if count > _MOST_LONG_ROWS:
-            rows = transformer.load_rows(0, count, tuple)
-            return rows
-        rows = []
+        lengthy = [column for column in range(result.nfields) if result.ftype(column) == BYTEA]
+        at_once = 1 if count <= _MOST_LONG_ROWS else _ROWS_AT_ONCE
+        rows: list[tuple[Any, ...]] = []
         size = 0
-        for number in range(count):
+        for first in range(0, count, at_once):
             if transformer.pgresult is not result:  # others, who ran, have read an answer of the same connection
                 transformer.set_pgresult(result)
-            row = transformer.load_row(number, tuple)
-            rows.append(row)
-            for value in row:
-                if type(value) is bytes:
-                    size += len(value)
+            part = transformer.load_rows(first, min(first + at_once, count), tuple)
+            rows += part
+            for column in lengthy:
+                size += sum([len(row[column] or b"") for row in part])
             if size >= LONG_BYTES:
                 size = 0
                 self._waiter.let_others_run()

@@ -434,6 +434,28 @@ def test_stops_at_once_when_idle(spawn: Callable[..., Process], number: signal.S
         connection.close()
 
 
+HANGUP_DURING_START = """
+import os, signal, sys
+from mongottl.__main__ import main
+
+class Hangup:
+    def find_spec(self, name, path, target=None):
+        if name == "mongottl.server.server":
+            os.kill(os.getpid(), signal.SIGHUP)
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+sys.meta_path.insert(0, Hangup())
+sys.argv[1:] = ["--port", "0"]
+main()
+"""
+
+
+def test_a_hangup_before_signals_are_received_ends_the_process() -> None:
+    """It would be lost, and the server stay without its terminal."""
+    ended = subprocess.run([sys.executable, "-P", "-c", HANGUP_DURING_START], timeout=PATIENCE_S, check=False)
+    assert ended.returncode == -signal.SIGHUP
+
+
 def slow_filter(patterns: int) -> dict[str, Any]:
     """A filter whose every evaluation is long, and false."""
     return {"$or": [{"text": {"$regex": f"[xyz]{n}$"}} for n in range(patterns)]}

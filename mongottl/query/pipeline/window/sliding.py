@@ -25,6 +25,9 @@ _SMALLEST_BITS: Final = 1074
 _SQUARE_BITS: Final = 128
 # From here on a sum may become infinite or not, depending on the order of its parts.
 _HUGE: Final = 1e290
+# The square of a double between these is one, too, and so is that of a difference of two, or their sum.
+_LEAST_SQUARED: Final = 1e-140
+_MOST_SQUARED: Final = 1e140
 # Approximate memory of a value in a queue besides its own.
 _ENTRY_BYTES: Final = 120
 
@@ -42,11 +45,19 @@ class SlidingState(AccumulatorState):
 
 
 class ExactState(SlidingState):
-    """A state that keeps sums without rounding. unchanged: gives the result as long as nothing was removed."""
+    """A state that keeps sums without rounding. unchanged: gives the result as long as nothing was removed.
+
+    There is no result once a value was removed while one is left that is not added exactly.
+    """
 
     def __init__(self, unchanged: AccumulatorState) -> None:
         self._unchanged: Final = unchanged
         self._has_removed = False
+        # How many values there are that are not added exactly.
+        self._inexact_count: i64 = 0
+
+    def is_known(self) -> bool:
+        return not self._has_removed or self._inexact_count == 0
 
     def add(self, value: Value) -> None:
         if not self._has_removed:
@@ -72,8 +83,8 @@ class ExactState(SlidingState):
 class SlidingSum(ExactState):
     """`$sum`, and `$avg` of a frame that slides.
 
-    Decimals are rounded at each addition, and infinities and NaN leave no sum of the others, so that there is no result
-    once a value was removed while one of those is left.
+    Decimals are not added exactly, since they are rounded at each addition, nor are infinities and NaN, which leave no
+    sum of the others.
     """
 
     def __init__(self, averages: bool) -> None:
@@ -81,14 +92,10 @@ class SlidingSum(ExactState):
         self._averages: Final = averages
         self._integers: int = 0
         self._doubles: int = 0
-        # How many numbers there are, and how many of them are int64, doubles, and none of those that are added exactly.
+        # How many numbers there are, and how many of them are int64, and doubles that are added exactly.
         self._count: i64 = 0
         self._long_count: i64 = 0
         self._double_count: i64 = 0
-        self._inexact_count: i64 = 0
-
-    def is_known(self) -> bool:
-        return not self._has_removed or self._inexact_count == 0
 
     def _change(self, value: Value, sign: i64) -> None:
         if isinstance(value, float):
@@ -145,7 +152,8 @@ class FrameStdDev(StdDevState):
 class SlidingStdDev(ExactState):
     """The same, from which values can be removed: then from the sums of the numbers and of their squares, unrounded.
 
-    mongod removes them from rounded sums, so that its last digits depend on what was in the frame before.
+    mongod removes them from rounded sums, so that its last digits depend on what was in the frame before. Numbers whose
+    squares no double can hold are not added exactly: the result has to be what it is where nothing is removed.
     """
 
     def __init__(self, sample: bool) -> None:
@@ -163,6 +171,9 @@ class SlidingStdDev(ExactState):
         number = to_double(value)
         if not math.isfinite(number):
             self._infinite_count += sign
+            return
+        if number != 0.0 and not _LEAST_SQUARED < abs(number) < _MOST_SQUARED:
+            self._inexact_count += sign
             return
         scaled = _in_smallest(number)
         square = scaled * scaled

@@ -12,11 +12,13 @@ from mongottl.document.interrupt import (
     CHECK_EVERY_S,
     LOOKED_WORK,
     Undivided,
+    UndividedGuard,
     begin_evaluation,
     end_evaluation,
     give_way,
     run_aside,
     set_run_aside,
+    set_undivided_guard,
 )
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -368,6 +370,43 @@ def test_operation_is_registered_when_it_is_left_first(stacks: Stacks) -> None:
         pass
     assert registered(operation) == 1
     assert not operation.was_left  # it was left between two steps
+
+
+class PausingGuard(UndividedGuard):
+    """Of an engine that reads what others have changed, and pauses meanwhile."""
+
+    def __init__(self, pause: Callable[[], None]) -> None:
+        self._pause = pause
+
+    def begin(self) -> None:
+        self._pause()
+
+    def end(self) -> None:
+        """Nothing is to be given up."""
+
+
+def test_an_evaluation_is_left_after_clients_were_answered_within_it(clock: Elapsed, stacks: Stacks) -> None:
+    answered: list[bool] = []
+    stacks.answer_apart = lambda: answered.append(True)
+    set_undivided_guard(PausingGuard(stacks.pause))
+    op = new_operation()
+
+    def work() -> None:
+        stacks.carry(op)
+        stacks.compute(fill)
+
+    def fill() -> None:
+        clock.now_s += 1
+        with Undivided():
+            pass
+        clock.now_s += 1
+        give_way(LOOKED_WORK)
+
+    try:
+        assert len(list(begun(stacks, work))) == 1
+    finally:
+        set_undivided_guard(None)
+    assert answered == [True]
 
 
 def test_a_unit_of_work_is_never_left(stacks: Stacks) -> None:
