@@ -25,7 +25,7 @@ from mongottl.build_info import is_compiled
 from mongottl.document.interrupt import check_often
 
 # The seeds of short runs: interpreted, the server takes too long for all of them.
-MANY: Final = "1-500" if is_compiled() else "1-100"
+MANY: Final = "1-200" if is_compiled() else "1-100"
 # Those of short runs with a suspending engine, in which a command takes many turns.
 MANY_SUSPENDING: Final = "1-40" if is_compiled() else "1-20"
 

@@ -135,8 +135,9 @@ def test_short_simulations(tmp_path: Path) -> None:
     numbers = seeds(MANY)
     counts = run_seeds(count, numbers, tmp_path, turns(SHORT))
     print(dict(counts))
-    if len(numbers) >= 500:
-        assert all(counts[what] for what in count(1, tmp_path, SHORT) if what != "left"), counts
+    seldom = {"left", "retried_after_crash"} if len(numbers) < 500 else {"left"}
+    if len(numbers) >= 200:
+        assert all(counts[what] for what in count(1, tmp_path, SHORT) if what not in seldom), counts
 
 
 @pytest.mark.slow
