@@ -14,6 +14,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode_array
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import ARRAY, BOOL, DOCUMENT, MAX_DOCUMENT_BYTES, MISSING
 from mongottl.document.walk import ElementCursor, fields, find_field, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -116,6 +117,7 @@ def _changed_document(document: bytes, diff: bytes, padding: _Padding) -> bytes:
     below: dict[bytes, bytes] = {}
     cursor = ElementCursor(diff, 0)
     while cursor.next():
+        give_way()
         section = cursor.name_bytes()
         if cursor.type_code != DOCUMENT:
             raise _invalid(f"'{cursor.name()}' is no document")
@@ -133,6 +135,7 @@ def _changed_document(document: bytes, diff: bytes, padding: _Padding) -> bytes:
     builder = DocumentBuilder()
     cursor = ElementCursor(document, 0)
     while cursor.next():
+        give_way()
         name = cursor.name_bytes()
         if name in removed or name in last:
             continue
@@ -143,6 +146,7 @@ def _changed_document(document: bytes, diff: bytes, padding: _Padding) -> bytes:
         else:
             builder.append_raw_element(cursor.raw_element())
     for element in [*updated.values(), *last.values()]:
+        give_way()
         builder.append_raw_element(element)
     return builder.finish()
 
@@ -150,6 +154,7 @@ def _changed_document(document: bytes, diff: bytes, padding: _Padding) -> bytes:
 def _add_elements(document: bytes, elements: dict[bytes, bytes]) -> None:
     cursor = ElementCursor(document, 0)
     while cursor.next():
+        give_way()
         elements[cursor.name_bytes()] = cursor.raw_element()
 
 
@@ -182,6 +187,7 @@ def _changed_array(array: bytes, diff: bytes, padding: _Padding) -> bytes:
     elements: list[bytes] = []
     cursor = ElementCursor(array, 0)
     while cursor.next():
+        give_way()
         elements.append(cursor.raw_element())
     length = get_value(diff, "l")
     if isinstance(length, int) and not isinstance(length, bool) and length >= 0:
@@ -190,6 +196,7 @@ def _changed_array(array: bytes, diff: bytes, padding: _Padding) -> bytes:
         raise _invalid("the length of an array is no whole number")
     cursor = ElementCursor(diff, 0)
     while cursor.next():
+        give_way()
         section = cursor.name_bytes()
         if section in (b"a", b"l"):
             continue
@@ -231,6 +238,7 @@ def _array_of(elements: list[bytes]) -> bytes:
     """An array of elements, which get their indexes as names."""
     builder = DocumentBuilder()
     for position, element in enumerate(elements):
+        give_way()
         name = str(position).encode("ascii")
         builder.append_raw_element(element[:1] + name + element[element.index(b"\0", 1) :])
     return builder.finish()

@@ -44,6 +44,14 @@ WIDE: Command = {f"field number {number}": number for number in range(400_000 if
 FIELDS = 200_000 if is_compiled() else 20_000
 
 
+NULLS = 1_400_000 if is_compiled() else 100_000
+
+
+def logged_update(diff: Command) -> Command:
+    changed = {"op": "u", "ns": "test.padded", "o2": {"_id": 1}, "o": {"$v": 2, "diff": diff}}
+    return {"applyOps": [changed], "$db": "admin"}
+
+
 def filter_of_many() -> Command:
     return {"$or": [{"_id": number, "n": number} for number in range(4_000)]}
 
@@ -204,6 +212,13 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "listCollections": 1,
         "filter": {"name": {"$in": [f"c{n}" for n in range(60_000)]}},
     },
+    "nulls before an element": lambda: {
+        "update": "padded",
+        "updates": [{"q": {"_id": 1}, "u": {"$set": {f"a.{NULLS}": 1}}}],
+    },
+    "logged nulls before an element": lambda: logged_update({"sa": {"a": True, f"u{NULLS}": 1}}),
+    "logged changes of an array": lambda: logged_update({"sa": {"a": True, **{f"u{n}": 1 for n in range(FIELDS)}}}),
+    "logged changes of a document": lambda: logged_update({"u": {f"f{n}": 1 for n in range(FIELDS)}}),
     "collated text": lambda: {"find": "c", "filter": {"text": "a b" * 3_000_000}, "collation": {"locale": "fr"}},
     "text search": lambda: {
         "find": "c",
@@ -254,9 +269,14 @@ RANKED: list[Command] = [
 ]
 USER: Command = {"createUser": "user", "pwd": "p", "roles": ["role"]}
 HOLDER: Command = {"createUser": "holder", "pwd": "p", "roles": roles(150_000), "$db": "admin"}
+PADDED: Command = {"insert": "padded", "documents": [{"_id": 1, "a": [0]}]}
 # What is there before an example runs.
 BEFORE: dict[str, list[Command]] = {
     "fused rankings": RANKED,
+    "nulls before an element": [PADDED],
+    "logged nulls before an element": [PADDED],
+    "logged changes of an array": [PADDED],
+    "logged changes of a document": [PADDED],
     "failed validation": [CHECKED],
     "logged validation": [WARNED],
     "logged validation of an update": [WARNED, {"insert": "warned", "documents": [{"_id": 1, "n": 1}]}],
