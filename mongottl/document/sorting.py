@@ -23,7 +23,7 @@ _COPIED_WEIGHT: Final = 10
 
 
 def sort_in_parts(values: list[Any]) -> list[Any]:
-    """The values sorted, equal ones in their order.
+    """The values sorted, equal ones in their order, in a list of its own.
 
     A sample of the values divides them into parts that are sorted one by one: merging the sorted halves of a million
     would be one step of 30 ms. Values that equal a divisor are parts of their own, so parts are short although many
@@ -31,6 +31,10 @@ def sort_in_parts(values: list[Any]) -> list[Any]:
     """
     if len(values) <= _PART:
         return freed_in_slices(sorted(values))
+    ordered: list[Any] = LongList()
+    if _is_sorted(values):
+        _append(values, 0, len(values), ordered)
+        return ordered
     parts = len(values) // (_PART // 2)
     sample = sorted(random.sample(values, min(parts * _SAMPLED, len(values))))
     give_way(len(sample))
@@ -48,7 +52,6 @@ def sort_in_parts(values: list[Any]) -> list[Any]:
             else:
                 between[place].append(value)
         give_way(_DISTRIBUTED)
-    ordered: list[Any] = LongList()
     for place in range(len(between)):
         part = between[place]
         part.sort()

@@ -1,19 +1,23 @@
-"""Values without duplicates, in one dictionary and divided among many."""
+"""Values without duplicates, in one set of Python's and divided among several."""
 
 import gc
 
 import pytest
+from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mongottl.document.keystring import encode_value
-from mongottl.document.types import Value
+from mongottl.document.types import Symbol, Value
 from mongottl.document.value_set import ValueSet
 
-# From some of these numbers on a set is divided.
-SIZES = (0, 1, 16383, 16384, 16385, 40_000)
-values = st.lists(st.one_of(st.integers(-5, 5), st.sampled_from([1.0, 2.5, "a", "b", None, True])))
+# From some of these numbers on a set is freed in slices, and divided.
+SIZES = (0, 1, 511, 512, 262_144)
+numbers = st.one_of(st.integers(-5, 5), st.sampled_from([1.0, 2.5, -0.0, float("inf"), Int64(2), Int64(2**60)]))
+others = st.sampled_from(["a", "b", None, True, float("nan"), Decimal128("2.5"), Decimal128("4"), Symbol("a"), [1], []])
+# While there are only numbers, these are their own keys.
+values = st.one_of(st.lists(numbers), st.lists(st.one_of(numbers, others)))
 
 
 def set_of(array: list[Value]) -> ValueSet:
@@ -45,27 +49,40 @@ def test_sets_are_compared_by_their_values(left: list[Value], right: list[Value]
     assert set_of(right).has_all(set_of(left)) == (len(shared) == len(set_of(left)))
 
 
+@given(values, others, values)
+def test_each_value_is_found_and_added_once(array: list[Value], value: Value, more: list[Value]) -> None:
+    found = set_of(array)
+    assert found.has(value) == (encode_value(value) in map(encode_value, array))
+    assert found.add(value) != (encode_value(value) in map(encode_value, array))
+    found.add_all(more)
+    assert list(map(repr, found.in_order())) == list(map(repr, first_of_equal([*array, value, *more])))
+
+
 @pytest.mark.slow
-def test_long_sets_are_as_short_ones() -> None:
+@pytest.mark.parametrize("first", [0, "text"])
+def test_long_sets_are_as_short_ones(first: Value) -> None:
+    """first: a value that is less than all numbers of one set; in the other it is what needs KeyStrings."""
     for size in SIZES:
-        numbers: list[Value] = [*range(size)]
-        found = set_of(numbers[::-1])
-        assert len(found) == size
-        assert found.in_order() == set_of(numbers).in_order() == numbers
-        assert not any(found.add(float(number)) for number in range(0, size, 7)), "equal values are there"
-        assert not found.has(size), size
-        for other in SIZES:
-            others = set_of([*range(other)])
-            assert found.has_all(others) == (other <= size)
-            assert found.shared_with(others).in_order() == numbers[: min(size, other)]
+        whole: list[Value] = [*range(1, size)]
+        found = set_of([*whole[::-1], first])
+        assert len(found) == max(1, size)
+        in_order = first_of_equal([*whole, first])
+        assert found.in_order() == set_of([first, *whole]).in_order() == in_order
+        assert not any(found.add(float(number)) for number in range(1, size, 7)), "equal values are there"
+        assert not found.has(size + 1), size
+        for other in (size // 2 + 1, size + 2):
+            shorter = set_of([*range(1, other)])
+            assert found.has_all(shorter) == (other <= max(1, size))
+            assert found.shared_with(shorter).in_order() == whole[: other - 1]
+            assert shorter.has_all(found) is False
         assert found.add(-1) and found.has(-1.0)
 
 
 def test_the_order_of_a_long_set_is_a_list_of_its_own() -> None:
     """Also where the values have been added in order."""
-    found = set_of([*range(40_000)])
+    found = set_of([*range(300_000)])
     found.in_order().append("more")
-    assert len(found) == 40_000 and found.in_order() == [*range(40_000)]
+    assert len(found) == 300_000 and found.in_order() == [*range(300_000)]
 
 
 def test_the_garbage_collector_does_not_visit_the_values_of_a_long_set() -> None:
@@ -73,9 +90,9 @@ def test_the_garbage_collector_does_not_visit_the_values_of_a_long_set() -> None
     gc.collect()
     gc.freeze()
     try:
-        found = set_of([Int64(number) for number in range(40_000)])
+        found = set_of([Int64(number) for number in range(300_000)])
         examined = [container for container in gc.get_objects() if isinstance(container, list | dict)]
         assert sum(map(len, examined)) < 10_000
     finally:
         gc.unfreeze()
-    assert len(found) == 40_000
+    assert len(found) == 300_000
