@@ -366,7 +366,11 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
                     return deleted  # nothing else is due here
                 if not records:
                     return deleted
-            missing = [record[1] for record in records if ahead.lacks(collection.writable_indexes, record[1])]
+            missing = [
+                record[1]
+                for record in records
+                if len(record[1]) >= collection.ahead_bytes and ahead.lacks(collection.writable_indexes, record[1])
+            ]
             if records and not missing:
                 try:
                     _delete_batch(recovery_unit.write(collection), records)

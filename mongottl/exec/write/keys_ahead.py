@@ -9,7 +9,6 @@ finds them, if the document that is written then is the same.
     index build, purge:         read ─► keys missing? ─► make the keys (others run) ─► read again ─► unit of work
 """
 
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Final
 
@@ -43,14 +42,14 @@ class KeysAhead:
             index.made_ahead.remove(made)
         self._made = []
 
-    def lacks(self, indexes: Sequence[CollectionIndex], document: bytes) -> bool:
+    def lacks(self, indexes: list[CollectionIndex], document: bytes) -> bool:
         """Whether the document is long and no operation has made its keys: `make` is still to be called for it."""
         for index in indexes:
             if len(document) >= index.descriptor.ahead_bytes and not index.finds_made(document):
                 return True
         return False
 
-    def make(self, indexes: Sequence[CollectionIndex], document: bytes) -> None:
+    def make(self, indexes: list[CollectionIndex], document: bytes) -> None:
         """Makes the keys of a document in the indexes for which it is long. The errors of `check_interrupt`.
 
         A document that has no valid keys is not refused here, but where it is written.

@@ -87,7 +87,7 @@ class Taking:
                 return 0
             indexes = collection.writable_indexes
             for record in records:
-                if self._ahead.lacks(indexes, record[1]):
+                if len(record[1]) >= collection.ahead_bytes and self._ahead.lacks(indexes, record[1]):
                     return NOT_TAKEN  # the unit is rolled back
             unit.delete_entries_of(records)
             unit.commit()
