@@ -13,7 +13,7 @@ import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,3 +108,13 @@ def run_seeds(simulation: Simulation, numbers: list[int], folder: Path, length: 
     told = "\n".join(f"seed {outcome.seed}, {length} turns:\n{outcome.error}" for outcome in failed[:5])
     assert not failed, f"the seeds {[outcome.seed for outcome in failed]} failed\n{told}"
     return counts
+
+
+def check_happened(counts: "Counter[str]", numbers: list[int], expected: Iterable[str], seldom: str) -> None:
+    """Fails if something never happened that does in this number of runs.
+
+    seldom: what happens only in 500 of them. That an operation is left is not expected without a suspending engine.
+    """
+    if len(numbers) >= 200:
+        unlikely = {"left"} if len(numbers) >= 500 else {"left", seldom}
+        assert all(counts[what] for what in expected if what not in unlikely), counts

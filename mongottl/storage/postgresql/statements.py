@@ -148,13 +148,12 @@ class Answer:
         if count == 0:
             return []
         transformer = self._transformer
-        transformer.set_pgresult(result)
         lengthy = [column for column in range(result.nfields) if result.ftype(column) == BYTEA]
         at_once = 1 if count <= _MOST_LONG_ROWS else _ROWS_AT_ONCE
         rows: list[tuple[Any, ...]] = []
         size = 0
         for first in range(0, count, at_once):
-            if transformer.pgresult is not result:  # others, who ran, have read an answer of the same connection
+            if transformer.pgresult is not result:  # at first, and when others have read one meanwhile
                 transformer.set_pgresult(result)
             part = transformer.load_rows(first, min(first + at_once, count), tuple)
             rows += part
