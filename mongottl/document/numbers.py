@@ -58,6 +58,14 @@ def is_true(value: Value) -> bool:
     return True
 
 
+def compares_as_python(value: Value) -> bool:
+    """Whether a value is one of the numbers of which Python's equality and order are MongoDB's: all but decimals and
+    NaN."""
+    if isinstance(value, float):
+        return value == value
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def is_nan(value: Value) -> bool:
     """Whether a value is the double or the decimal NaN."""
     if isinstance(value, float):

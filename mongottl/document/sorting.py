@@ -75,6 +75,17 @@ def _is_sorted(values: list[Any]) -> bool:
     return True
 
 
+def sorted_distinct(values: list[Any]) -> list[Any]:
+    """The values sorted, of equal ones the first. Numbers are not put into a set or a dictionary: Python's hash of them
+    is the same everywhere, so that a client can send such as take milliseconds to be found each."""
+    distinct = list_for(len(values))
+    for value in sort_in_parts(values):
+        give_way()
+        if not distinct or distinct[-1] != value:
+            distinct.append(value)
+    return distinct
+
+
 def sorted_by_keys(values: list[Any], keys: list[bytes]) -> list[Any]:
     """The values in the order of their KeyStrings, equal ones in their order. The list of keys is used up."""
     if len(values) <= 1:

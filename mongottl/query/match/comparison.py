@@ -28,9 +28,9 @@ from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices, 
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value as key_of
 from mongottl.document.long_lists import with_more
-from mongottl.document.numbers import is_nan
+from mongottl.document.numbers import compares_as_python, is_nan
 from mongottl.document.path import FieldPath
-from mongottl.document.sorting import sort_in_parts
+from mongottl.document.sorting import sort_in_parts, sorted_distinct
 from mongottl.document.types import (
     DECIMAL128,
     DOUBLE,
@@ -431,8 +431,7 @@ class InExpression(PathExpression):
 
 
 def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
-    """The values in MongoDB's order without duplicates. Hashing is used for common types, since lists of ids may be
-    long.
+    """The values in MongoDB's order without duplicates. Texts and ids are hashed, since lists of ids may be long.
 
     Dictionaries keep the insertion order, so values that are already sorted are sorted again quickly.
     """
@@ -441,14 +440,8 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
         collated.add_all(values)
         return collated.in_order()
     if _all_whole(values):
-        # Not by a dict: to make room in it for a million takes 30 ms at once.
-        whole: list[Value] = [] if len(values) < LONG else LongList()
-        for value in sort_in_parts(values):
-            give_way()
-            if not whole or whole[-1] != value:
-                whole.append(value)
-        return whole
-    numbers: dict[object, Value] = {}
+        return sorted_distinct(values)
+    numbers: list[Value] = list_for(len(values))
     texts: dict[bytes, None] = {}
     oids: dict[bytes, None] = {}
     rest: list[Value] = list_for(len(values))
@@ -458,19 +451,18 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
             texts[encode_text(value)] = None
         elif isinstance(value, ObjectId):
             oids[value.binary] = None
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and not is_nan(value):
-            if value not in numbers:
-                numbers[value] = value
+        elif compares_as_python(value):
+            numbers.append(value)
         else:
             rest.append(value)
-    ordered: list[Value] = sort_in_parts(list(numbers.values()))
+    ordered: list[Value] = sorted_distinct(numbers)
     for text in sort_in_parts(list(texts)):
         give_way()
         ordered.append(decode_text(text))
     for oid in sort_in_parts(list(oids)):
         give_way()
         ordered.append(ObjectId(oid))
-    for table in (numbers, texts, oids):
+    for table in (texts, oids):
         put_aside(table)
     if not rest:
         return ordered

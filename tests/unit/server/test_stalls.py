@@ -44,7 +44,27 @@ WIDE: Command = {f"field number {number}": number for number in range(400_000 if
 FIELDS = 200_000 if is_compiled() else 20_000
 
 
+# Values of one set.
+HASHED = 200_000 if is_compiled() else 20_000
+SET_OPERATORS = ("setUnion", "setIntersection")
+
+
 NULLS = 1_400_000 if is_compiled() else 100_000
+
+
+def with_equal_hashes(number: int) -> list[Any]:
+    """Whole numbers, as many, in whose set of Python's the last ones, all equal, would take milliseconds to be found
+    each: the others have the places at which it would look for them one after the other."""
+    places, last = (1 << 19) - 1, (1 << 60) + 987_654_321
+    taken: dict[int, None] = {}
+    place, perturbed = last & places, last
+    for _ in range(number // 11):
+        taken.update(dict.fromkeys(range(place, min(place + 10, places + 1))))
+        perturbed >>= 5
+        place = (place * 5 + 1 + perturbed) & places
+    others = (other for other in range(places) if other not in taken)
+    filling = [next(others) for _ in range(number - len(taken))]
+    return [*taken, *filling, *([0] * 4_000 + [Int64(last)] * 500) * 3]
 
 
 def logged_update(diff: Command) -> Command:
@@ -92,6 +112,14 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "explain": {"find": "c", "filter": {"$and": [{"n": {"$ne": number}} for number in range(20_000)]}}
     },
     "evaluation in a transaction": union_in_a_transaction,
+    "sets of numbers with equal hashes": lambda: {
+        "aggregate": "c",
+        "pipeline": [
+            {"$limit": 1},
+            {"$project": {name: {"$size": {f"${name}": [with_equal_hashes(HASHED)]}} for name in SET_OPERATORS}},
+        ],
+        "cursor": {},
+    },
     "parsed array": lambda: {"killCursors": "c", "cursors": [Int64(number) for number in range(400_000)]},
     "parsed documents": lambda: {
         "bulkWrite": 1,
