@@ -5,8 +5,9 @@ MaxKey are compared with everything; null equals a missing field (but not undefi
 and is neither less nor greater than any number.
 """
 
+from bisect import bisect_left
 from functools import cmp_to_key
-from typing import Final
+from typing import Any, Final
 
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
@@ -70,6 +71,10 @@ LT: Final = 1
 LTE: Final = 2
 GT: Final = 3
 GTE: Final = 4
+
+# The most numbers of an `$in` list that are in a set. A client can choose them, since Python's hash of them is the same
+# everywhere, such that a number that is looked for is compared with all the others: in more it would take milliseconds.
+_MOST_HASHED: Final = 8192
 
 _NAMES: Final = ("$eq", "$lt", "$lte", "$gt", "$gte")
 
@@ -301,6 +306,7 @@ class InExpression(PathExpression):
         self.regexes = freed_in_slices(regexes)
         is_long = len(self.values) >= LONG
         self._numbers: set[object] = LongSet() if is_long else set()
+        self._ordered_numbers: list[Any] = []  # all of them instead, if they are many
         self._texts: set[bytes] = LongSet() if is_long else set()
         self._oids: set[bytes] = LongSet() if is_long else set()
         self._has_null = False
@@ -308,10 +314,9 @@ class InExpression(PathExpression):
         self._is_plain = False  # whether all values are of one of the common types
         if _all_whole(self.values):
             self._is_plain = True
-            for value in self.values:
-                give_way()
-                self._numbers.add(value)
+            self._take_numbers(self.values)
             return
+        numbers: list[Value] = list_for(len(self.values))
         for value in self.values:
             give_way()
             if value is None:
@@ -321,13 +326,28 @@ class InExpression(PathExpression):
                 self._texts.add(text if collation is None else collation.key(text))
             elif isinstance(value, ObjectId):
                 self._oids.add(value.binary)
-            elif isinstance(value, (int, float)) and not isinstance(value, bool) and not is_nan(value):
-                # Python's hash and equality of int and float agree with MongoDB's equality.
-                self._numbers.add(value)
-                continue
+            elif compares_as_python(value):
+                numbers.append(value)
             else:
                 self._others.append(ComparisonExpression(path, EQ, value, collation))
+        self._take_numbers(numbers)
         self._is_plain = not self._has_null and not self._others
+
+    def _take_numbers(self, numbers: list[Value]) -> None:
+        """numbers: in order."""
+        if len(numbers) > _MOST_HASHED:
+            self._ordered_numbers = numbers
+            return
+        for number in numbers:
+            give_way()
+            self._numbers.add(number)
+
+    def _has_number(self, number: Any) -> bool:
+        ordered = self._ordered_numbers
+        if not ordered:
+            return number in self._numbers
+        place = bisect_left(ordered, number)
+        return place < len(ordered) and bool(ordered[place] == number)
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code == STRING:
@@ -337,13 +357,13 @@ class InExpression(PathExpression):
                 if (text if collation is None else collation.key(text)) in self._texts:
                     return True
         elif type_code == INT32:
-            if self._numbers and int(read_i32_le(buf, pos)) in self._numbers:
+            if self._has_number(int(read_i32_le(buf, pos))):
                 return True
         elif type_code == INT64:
-            if self._numbers and int(read_i64_le(buf, pos)) in self._numbers:
+            if self._has_number(int(read_i64_le(buf, pos))):
                 return True
         elif type_code == DOUBLE:
-            if self._numbers and read_f64_le(buf, pos) in self._numbers:
+            if self._has_number(read_f64_le(buf, pos)):
                 return True
         elif type_code == OBJECT_ID:
             if self._oids and buf[pos : pos + 12] in self._oids:

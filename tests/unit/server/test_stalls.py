@@ -44,8 +44,10 @@ WIDE: Command = {f"field number {number}": number for number in range(400_000 if
 FIELDS = 200_000 if is_compiled() else 20_000
 
 
-# Values of one set.
+# Of one set; what is looked for there, and often, after other values that are found at once or not there at once.
 HASHED = 200_000 if is_compiled() else 20_000
+LOOKED_FOR = Int64((1 << 60) + 987_654_321)
+LOOKED_UP = ([-1] * 4_000 + [LOOKED_FOR] * 500) * 3
 SET_OPERATORS = ("setUnion", "setIntersection")
 
 
@@ -53,18 +55,21 @@ NULLS = 1_400_000 if is_compiled() else 100_000
 
 
 def with_equal_hashes(number: int) -> list[Any]:
-    """Whole numbers, as many, in whose set of Python's the last ones, all equal, would take milliseconds to be found
-    each: the others have the places at which it would look for them one after the other."""
-    places, last = (1 << 19) - 1, (1 << 60) + 987_654_321
+    """Whole numbers: in a set of Python's, LOOKED_FOR would take milliseconds to be found among so large a number of
+    them, since they have the places at which it is looked for one after the other."""
+    places = (1 << 19) - 1
     taken: dict[int, None] = {}
-    place, perturbed = last & places, last
+    place, perturbed = int(LOOKED_FOR) & places, int(LOOKED_FOR)
     for _ in range(number // 11):
         taken.update(dict.fromkeys(range(place, min(place + 10, places + 1))))
         perturbed >>= 5
         place = (place * 5 + 1 + perturbed) & places
     others = (other for other in range(places) if other not in taken)
-    filling = [next(others) for _ in range(number - len(taken))]
-    return [*taken, *filling, *([0] * 4_000 + [Int64(last)] * 500) * 3]
+    return [*taken, *(next(others) for _ in range(number - len(taken)))]
+
+
+def numbers_in_sets() -> list[Any]:
+    return [*with_equal_hashes(HASHED), *LOOKED_UP]
 
 
 def logged_update(diff: Command) -> Command:
@@ -116,7 +121,16 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "aggregate": "c",
         "pipeline": [
             {"$limit": 1},
-            {"$project": {name: {"$size": {f"${name}": [with_equal_hashes(HASHED)]}} for name in SET_OPERATORS}},
+            {"$project": {name: {"$size": {f"${name}": [numbers_in_sets()]}} for name in SET_OPERATORS}},
+        ],
+        "cursor": {},
+    },
+    "list of numbers with equal hashes": lambda: {
+        "aggregate": "c",
+        "pipeline": [
+            {"$limit": 1},
+            {"$set": {"many": {"$literal": LOOKED_UP}}},
+            {"$match": {"many": {"$in": with_equal_hashes(HASHED)}}},
         ],
         "cursor": {},
     },
