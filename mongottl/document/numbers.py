@@ -20,6 +20,7 @@ import math
 from decimal import Decimal
 from typing import Final
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import (
     INT64_MAX,
     INT64_MIN,
@@ -64,6 +65,14 @@ def compares_as_python(value: Value) -> bool:
     if isinstance(value, float):
         return value == value
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def all_compare_as_python(values: list[Value]) -> bool:
+    for value in values:
+        give_way()
+        if not compares_as_python(value):
+            return False
+    return True
 
 
 def is_nan(value: Value) -> bool:

@@ -29,7 +29,7 @@ from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices, 
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value as key_of
 from mongottl.document.long_lists import with_more
-from mongottl.document.numbers import compares_as_python, is_nan
+from mongottl.document.numbers import all_compare_as_python, compares_as_python, is_nan
 from mongottl.document.path import FieldPath
 from mongottl.document.sorting import sort_in_parts, sorted_distinct
 from mongottl.document.types import (
@@ -312,7 +312,7 @@ class InExpression(PathExpression):
         self._has_null = False
         self._others: list[ComparisonExpression] = list_for(len(self.values))
         self._is_plain = False  # whether all values are of one of the common types
-        if _all_whole(self.values):
+        if all_compare_as_python(self.values):
             self._is_plain = True
             self._take_numbers(self.values)
             return
@@ -459,7 +459,7 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
         collated = ValueSet(collation)
         collated.add_all(values)
         return collated.in_order()
-    if _all_whole(values):
+    if all_compare_as_python(values):
         return sorted_distinct(values)
     numbers: list[Value] = list_for(len(values))
     texts: dict[bytes, None] = {}
@@ -494,11 +494,6 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
         if not distinct or compare_values(distinct[-1], value) != 0:
             distinct.append(value)
     return distinct
-
-
-def _all_whole(values: list[Value]) -> bool:
-    """Whether all values are int32, for which Python's order and equality are MongoDB's."""
-    return all(type(value) is int for value in values)
 
 
 def _compare(a: Value, b: Value) -> int:

@@ -16,7 +16,6 @@ from mongottl.document.value_set import ValueSet
 SIZES = (0, 1, 511, 512, 262_144)
 numbers = st.one_of(st.integers(-5, 5), st.sampled_from([1.0, 2.5, -0.0, float("inf"), Int64(2), Int64(2**60)]))
 others = st.sampled_from(["a", "b", None, True, float("nan"), Decimal128("2.5"), Decimal128("4"), Symbol("a"), [1], []])
-# While there are only numbers, these are their own keys.
 values = st.one_of(st.lists(numbers), st.lists(st.one_of(numbers, others)))
 
 
@@ -61,7 +60,7 @@ def test_each_value_is_found_and_added_once(array: list[Value], value: Value, mo
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [0, "text"])
 def test_long_sets_are_as_short_ones(first: Value) -> None:
-    """first: a value that is less than all numbers of one set; in the other it is what needs KeyStrings."""
+    """first: a value that comes before all others of the set, or after them."""
     for size in SIZES:
         whole: list[Value] = [*range(1, size)]
         found = set_of([*whole[::-1], first])

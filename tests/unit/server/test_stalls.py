@@ -44,7 +44,8 @@ WIDE: Command = {f"field number {number}": number for number in range(400_000 if
 FIELDS = 200_000 if is_compiled() else 20_000
 
 
-# Of one set; what is looked for there, and often, after other values that are found at once or not there at once.
+# How many numbers a set has. LOOKED_UP: what is looked for there; after values for which that takes nanoseconds come
+# such as it may take milliseconds for.
 HASHED = 200_000 if is_compiled() else 20_000
 LOOKED_FOR = Int64((1 << 60) + 987_654_321)
 LOOKED_UP = ([-1] * 4_000 + [LOOKED_FOR] * 500) * 3
