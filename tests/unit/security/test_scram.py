@@ -11,6 +11,7 @@ from mongottl.errors import CommandError
 from mongottl.security.scram import (
     ITERATIONS,
     MAX_MESSAGE_BYTES,
+    MAX_PREPARED_CHARACTERS,
     MECHANISMS,
     SHA_1,
     ScramConversation,
@@ -122,6 +123,18 @@ def test_long_names_are_not_prepared(name: str) -> None:
         sys.setprofile(None)
     assert calls < 1000, "the number of steps does not depend on the length of the name"
     assert set(sys.modules) == before
+
+
+@pytest.mark.parametrize("text", ["ä", "\u0345\u0316", "\ufdfa", "a\u0007"])
+def test_a_long_text_that_saslprep_would_change_is_refused(text: str) -> None:
+    """It would hold up all threads for a time that grows with the square of its length."""
+    longest = "ä" * MAX_PREPARED_CHARACTERS
+    make_credentials(longest, longest, ("SCRAM-SHA-256",), ITERATIONS)
+    long = text * 200_000
+    for name, password in ((long, "secret"), ("ann", long)):
+        with pytest.raises(CommandError, match="more than 4096 characters have to be visible ASCII") as caught:
+            make_credentials(name, password, ("SCRAM-SHA-256",), ITERATIONS)
+        assert caught.value.code == 2
 
 
 def test_a_login_cannot_be_repeated() -> None:
