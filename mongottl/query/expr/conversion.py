@@ -56,7 +56,7 @@ from mongottl.query.expr.base import (
 from mongottl.query.expr.date.calendar import iso_text
 from mongottl.query.expr.date.text import TextError, parse_date_text
 from mongottl.query.expr.named import Syntax
-from mongottl.query.expr.number_text import are_digits, first_other_than_zero, shortened
+from mongottl.query.expr.number_text import SHORT, are_digits, first_other_than_zero, shortened
 from mongottl.query.expr.numbers import DECIMAL_CONTEXT, fits_long, from_decimal, to_decimal, width
 from mongottl.query.expr.parser import MAX_STRING_BYTES, check_string, parse_operand, type_of
 from mongottl.versions import OLDEST, Version
@@ -96,12 +96,13 @@ _TRUNCATING: Final = decimal.Context(
 
 @cache
 def _number_pattern() -> re.Pattern[str]:
-    return re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)\Z", re.ASCII)
+    # A point stands between two rows of digits: of a long row there is one way to divide it.
+    return re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
 
 
 @cache
 def _hexadecimal_pattern() -> re.Pattern[str]:
-    return re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?\Z", re.ASCII)
+    return re.compile(r"[+-]?0[xX]([0-9a-fA-F]+(\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)([pP][+-]?\d+)?\Z", re.ASCII)
 
 
 class ConversionError(Exception):
@@ -314,7 +315,7 @@ def _double_in(text: str) -> float:
     if _number_pattern().match(short) is None:
         if text.startswith("0x"):
             raise ConversionError(f"Illegal hexadecimal input in $convert: {text}")
-        if _hexadecimal_pattern().match(text) is not None:
+        if len(text) <= SHORT and _hexadecimal_pattern().match(text) is not None:
             try:
                 return float.fromhex(text)
             except OverflowError:

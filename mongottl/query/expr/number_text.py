@@ -4,7 +4,7 @@ from typing import Final
 
 from mongottl.document.interrupt import give_way
 
-# Texts up to this length are parsed as they are.
+# Texts up to this length are parsed as they are. Longer hexadecimal ones are refused.
 SHORT: Final = 4096
 # Significant digits that are kept. What follows can only decide what is half-way between two doubles, or between two
 # decimals: then one more digit stands for it.

@@ -412,17 +412,18 @@ def _characters(name: str, chars: bytes) -> list[bytes]:
 
     5156305 for a continuation byte where a code point should begin, 5156304 if the last one is cut.
     """
-    found: list[bytes] = []
+    found: dict[bytes, None] = {}
     position = 0
     while position < len(chars):
+        give_way()
         if chars[position] & 0xC0 == 0x80:
             raise CommandError(5156305, f"'chars' of {name} is not valid UTF-8: a code point begins inside another")
         size = max(_code_point_size(chars[position]), 1)
-        found.append(chars[position : position + size])
+        found[chars[position : position + size]] = None
         position += size
     if position > len(chars):
         raise CommandError(5156304, f"'chars' of {name} is not valid UTF-8: its last code point is cut")
-    return found
+    return list(found)
 
 
 def _trimmed_bytes(data: bytes, characters: list[bytes], left: bool, right: bool) -> bytes:

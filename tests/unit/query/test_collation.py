@@ -210,6 +210,37 @@ def test_keys_of_long_texts_are_those_of_short_ones(options: dict[str, Any]) -> 
         assert key == keys._collator.getSortKey(long)[:-1]
 
 
+MARKS = "\u0345\u0316"  # of two classes: in the order of Unicode the second one comes first
+
+
+@pytest.mark.parametrize(("locale", "normalizes"), [("vi", False), ("fr", True)])
+def test_many_marks_in_a_row_take_no_long_time(locale: str, normalizes: bool) -> None:
+    """The library would take 30 s for the shorter one of these texts, and ten minutes for the longer one."""
+    keys = icu.SortKeys(locale)
+    keys.set_flag("normalization", normalizes)
+    for count in (30_000, 500_000):
+        text = "a" + MARKS * (count // 2)
+        made = [keys.sort_key((text + end).encode()) for end in ("", "b", "c")]
+        assert sorted(set(made)) == made
+
+
+@pytest.mark.parametrize("row", [MARKS * 64, "\U0001f600" * 1000, "שָׁלוֹם " * 1000, "\U0001f600\u0345" * 500])
+def test_texts_with_fewer_marks_in_a_row_are_left_as_they_are(row: str) -> None:
+    keys = icu.SortKeys("en")
+    keys.set_flag("normalization", True)
+    keys.set_strength(5)
+    text = f"a{row}b"
+    assert keys.sort_key(text.encode()) == keys._collator.getSortKey(text)[:-1]
+    long = text + MARKS * 200
+    assert keys.sort_key(long.encode()) != keys._collator.getSortKey(long)[:-1]
+
+
+def test_equal_marks_in_another_order_are_equal_in_parts_of_a_row() -> None:
+    keys = icu.SortKeys("en")
+    keys.set_flag("normalization", True)
+    assert keys.sort_key(("a" + MARKS * 1000).encode()) == keys.sort_key(("a" + MARKS[::-1] * 1000).encode())
+
+
 BYTES = [b"\xe6\xbc\xa2", b"\xf0\x9f\x98\x80", b"\x80", b"\xe6\xbc", b"\xf0\x9fa", b"\xff\xc3"]
 
 

@@ -24,7 +24,7 @@ from mongottl.query.expr.date.calendar import (
     time_zone,
     weekday,
 )
-from mongottl.query.expr.date.scanner import ScanError, scan_date
+from mongottl.query.expr.date.scanner import MAX_CHARACTERS, ScanError, scan_date
 
 
 class TextError(Exception):
@@ -85,7 +85,7 @@ def parse_date_text(text: str, zone: TimeZone | None) -> int:
 
     zone: for a text without time zone; it is an error if both have one.
     """
-    usual = _iso_pattern().fullmatch(text)
+    usual = _iso_pattern().fullmatch(text) if len(text) <= MAX_CHARACTERS else None
     if usual is not None:
         return _instant(usual.groupdict(), zone)
     try:
@@ -223,7 +223,7 @@ _SPECIFIERS: Final[dict[str, tuple[str, str]]] = {
     "b": ("name", r"[A-Za-z]{3}"),
     "B": ("name", r"[A-Za-z]{3,9}"),
     "z": ("offset", r"[+-]\d{2}:?\d{2}"),
-    "Z": ("minutes", r"[+-]?\d+"),
+    "Z": ("minutes", r"[+-]?\d{1,4}"),
 }
 
 
@@ -250,8 +250,12 @@ def check_format(format: str, letters: str) -> None:
 
 
 def parse_formatted(text: str, format: str, zone: TimeZone | None) -> int:
-    """The instant of a text in a format. TextError if it does not match."""
+    """The instant of a text in a format. TextError if it does not match, or one of both has more than
+    `MAX_CHARACTERS`."""
     check_parse_format(format)
+    for name, given in (("format", format), ("text", text)):
+        if len(given) > MAX_CHARACTERS:
+            raise TextError(f"the {name} has more than {MAX_CHARACTERS} characters")
     pattern = ""
     seen: list[str] = []
     i = 0
@@ -288,7 +292,7 @@ def parse_formatted(text: str, format: str, zone: TimeZone | None) -> int:
     if minutes is not None:
         sign = "-" if minutes.startswith("-") else "+"
         total = abs(int(minutes))
-        parts["offset"] = f"{sign}{total // 60:02d}{total % 60:02d}"
+        parts["offset"] = f"{sign}{total // 60}:{total % 60}"
     return _instant(parts, zone)
 
 

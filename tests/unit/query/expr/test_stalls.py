@@ -65,6 +65,7 @@ EXAMPLES: dict[str, list[Any]] = {
         {"dateString": "$digits", "onError": 0},
         {"dateString": "$digits", "format": "%Y-%m-%d", "onError": 0},
         {"dateString": "$text", "format": "%Y%m%d" * 10_000, "onError": 0},
+        {"dateString": {"$concat": ["2024-01-31T12:00:00.", *["$digits"] * 4, "x"]}, "onError": 0},
     ],
     "$dateToString": [
         {"date": DATE, "format": "%Y-%m-%d %H:%M:%S" * 10_000, "timezone": "Europe/Paris"},
@@ -164,7 +165,10 @@ EXAMPLES: dict[str, list[Any]] = {
     "$toBool": ["$a"],
     "$toDate": ["$text", "$digits"],
     "$toDecimal": ["$digits"],
-    "$toDouble": ["$digits"],
+    "$toDouble": [
+        "$digits",
+        {"$convert": {"input": {"$concat": ["+0x", "$digits", "g"]}, "to": "double", "onError": 0}},
+    ],
     "$toHashedIndexKey": ["$a", "$text"],
     "$toInt": ["$digits", "$text"],
     "$toLong": ["$digits"],

@@ -78,6 +78,10 @@ def test_date_to_string_of_january_2014(check: Check, parameters: dict[str, obje
         ({"dateString": "2018-W24-5", "format": "%G-W%V-%u"}, at(2018, 6, 15)),
         ({"dateString": "2018", "format": "%G"}, at(2018, 1, 1)),
         ({"dateString": "2018-06-15 -90", "format": "%Y-%m-%d %Z"}, at(2018, 6, 15, 1, 30)),
+        ({"dateString": "2018-06-15 +6001", "format": "%Y-%m-%d %Z"}, at(2018, 6, 10, 19, 59)),
+        ({"dateString": "2018-06-15 1" + "0" * 5000, "format": "%Y-%m-%d %Z", "onError": "bad"}, "bad"),
+        ({"dateString": "2018" + "x" * 996, "format": "%Y" + "x" * 996}, at(2018, 1, 1)),
+        ({"dateString": "2018" + "x" * 997, "format": "%Y" + "x" * 997, "onError": "bad"}, "bad"),
         ({"dateString": "2018-06-15 +0530", "format": "%Y-%m-%d %z"}, at(2018, 6, 14, 18, 30)),
         ({"dateString": "100% 2018", "format": "100%% %Y"}, at(2018, 1, 1)),
         # The letters of military zones, without J.
