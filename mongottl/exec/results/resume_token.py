@@ -19,6 +19,7 @@ Source: tokens of MongoDB 7 and 8 in public examples; for what is refused, the D
 from typing import Final, NamedTuple
 
 from mongottl.document.build import encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, BinData, Date, ObjectId, Timestamp, Value
 from mongottl.document.utf8 import encode_text
@@ -47,6 +48,8 @@ _REGEX: Final = 0x8C
 # Lengths of values without their type byte: MinKey, undefined, null, NaN, ObjectId, booleans, date, timestamp, MaxKey.
 _FIXED_BYTES: Final = {0x0A: 0, 0x0F: 0, _NULL: 0, _NUMBER: 0, 0x64: 12, _FALSE: 0, _TRUE: 0, 0x78: 8, 0x82: 8, 0xF0: 0}
 _LONG_BINARY: Final = 0xFF
+# More than a document may have, and the objects around its key.
+_MOST_NESTED: Final = 200
 # Where the values of a token stand in it, which has at least the first five.
 _TIME_AT: Final = 0
 _VERSION_AT: Final = 1
@@ -121,7 +124,8 @@ def parse_token(token: bytes) -> ResumePoint:
 
     40647 unless `_data` is a string, 40648 unless `_typeBits` is binary data or missing, 40649 for an empty `_data`,
     FailedToParse (9) for one that is not hexadecimal, 50811 for a type byte that KeyStrings do not have, Overflow (15)
-    for a token that is cut off, InvalidResumeToken (260) for another form.
+    for a token that is cut off or has deeper objects than documents may have, InvalidResumeToken (260) for another
+    form.
     """
     data = get_value(token, "_data")
     if not isinstance(data, str):
@@ -163,13 +167,14 @@ def _ends(raw: bytes) -> list[int]:
     ends: list[int] = []
     pos = 0
     while pos < len(raw) and raw[pos] != _END:
-        pos = _end(raw, pos)
+        give_way()
+        pos = _end(raw, pos, 0)
         ends.append(pos)
     return ends
 
 
-def _end(raw: bytes, pos: int) -> int:
-    """The end of the value at `pos`."""
+def _end(raw: bytes, pos: int, depth: int) -> int:
+    """The end of the value at `pos`. depth: how many objects and arrays it is in."""
     kind = _byte(raw, pos)
     pos += 1
     size = _FIXED_BYTES.get(kind, -1)
@@ -191,8 +196,13 @@ def _end(raw: bytes, pos: int) -> int:
     if kind == _REGEX:
         return _end_of_name(raw, _end_of_name(raw, pos))
     if kind in (_OBJECT, _ARRAY):
+        if depth == _MOST_NESTED:
+            raise CommandError(
+                ErrorCode.Overflow, f"the resume token has more than {_MOST_NESTED} objects in each other"
+            )
         while _byte(raw, pos) != 0:
-            pos = _end(raw, pos if kind == _ARRAY else _end_of_name(raw, pos + 1))
+            give_way()
+            pos = _end(raw, pos if kind == _ARRAY else _end_of_name(raw, pos + 1), depth + 1)
         return pos + 1
     raise CommandError(50811, f"Unknown type: {kind}")
 

@@ -5,9 +5,13 @@ import pytest
 from bson import Timestamp
 
 from mongottl.document.types import BinData, Date, Decimal128, Int64, ObjectId, Value
+from mongottl.document.validate import MAX_DEPTH
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.results.resume_token import EventIdentity, high_water_mark, parse_token, token_of
 
+DEEPEST: dict[str, object] = {}
+for _ in range(MAX_DEPTH - 1):
+    DEEPEST = {"a": DEEPEST}
 UUID = BinData(bytes(range(16)), 4)
 # As MongoDB writes the key `{_id: VALUE}` of an inserted document: time, version, event, index, no invalidation, UUID.
 HEAD = "82 65000001 00000002 2B04 2C0100 29 6E 5A1004" + bytes(range(16)).hex()
@@ -63,6 +67,7 @@ def code_of(token: dict[str, object]) -> int:
         [1, ["\0", None], bson.encode({"a": 1})],
         bson.encode({}),
         bson.encode({"a": [{"b": "c"}], "d": 2}),
+        bson.encode(DEEPEST),
     ],
 )
 @pytest.mark.parametrize("fragment", [None, 0, 3, 1000])
@@ -120,6 +125,9 @@ def test_keys_of_other_servers_are_passed_over(value: tuple[str, str]) -> None:
         ({"_data": "04"}, ErrorCode.InvalidResumeToken),
         ({"_data": "01"}, 50811),
         ({"_data": "82650000"}, ErrorCode.Overflow),
+        ({"_data": HEAD.replace(" ", "") + "50" * 200}, ErrorCode.Overflow),
+        ({"_data": HEAD.replace(" ", "") + "50" * 1_000_000}, ErrorCode.Overflow),
+        ({"_data": HEAD.replace(" ", "") + "466100" * 1_000_000}, ErrorCode.Overflow),
         # Another version, type, index, invalidation and fragment.
         ({"_data": "82 65000001 00000002 2B02 29 29 6E 14 04"}, ErrorCode.InvalidResumeToken),
         ({"_data": "82 65000001 00000002 2B04 2B02 29 6E 14 04"}, ErrorCode.InvalidResumeToken),
