@@ -18,7 +18,7 @@ comparisons ignore (COMBINING GRAPHEME JOINER), as Unicode's Stream-Safe Text Fo
 has rows as long as those.
 
 Differences from mongod, which has ICU 57.1: characters newer than Unicode 8, later corrections of CLDR, and texts with
-more than 128 combining marks in a row, which are equal to fewer others.
+128 or more combining marks in a row, which are equal to fewer others.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from mongottl.document.interrupt import give_way_after, run_aside
-from mongottl.document.utf8 import encode_text
+from mongottl.document.utf8 import character_start, encode_text
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.extras import to_install
 
@@ -51,8 +51,8 @@ _CONVERTED: Final = 8
 _READ_AT_ONCE: Final = 1 << 19
 # Bytes of a key for each character, mostly.
 _KEY_BYTES: Final = 4
-# Combining marks in a row that are not divided, and the least bytes of more.
-_MOST_MARKS: Final = 128
+# Combining marks in a row after which they are divided, and the least bytes of one.
+_MARKS_TOGETHER: Final = 128
 _LEAST_MARK_BYTES: Final = 2
 _JOINER: Final = "\u034f"
 
@@ -207,7 +207,7 @@ class _Functions:
             written = 0
             start = 0
             while start < len(text):
-                end = _character_start(text, start + _ENCODED_AT_ONCE)
+                end = character_start(text, start + _ENCODED_AT_ONCE)
                 written += units.write(_characters(text[start:end]).encode(_UTF_16))
                 give_way_after(_CONVERTED * (end - start))
                 start = end
@@ -232,40 +232,22 @@ class _Functions:
 def _characters(text: bytes) -> str:
     """The text of UTF-8, what is no character as U+FFFD, with its rows of marks divided."""
     found = text.decode("utf-8", "replace")
-    if len(text) <= _MOST_MARKS * _LEAST_MARK_BYTES or found.isascii():
+    if len(text) < _MARKS_TOGETHER * _LEAST_MARK_BYTES or found.isascii():
         return found
-    long_row, part = _rows_of_marks()
-    return part.sub(_divided, found) if long_row.search(found) is not None else found
+    return _row_of_marks().sub(_divided, found)
 
 
 def _divided(row: re.Match[str]) -> str:
     found = row[0]
-    return found + _JOINER if len(found) == _MOST_MARKS and all(map(unicodedata.combining, found)) else found
+    return found + _JOINER if all(map(unicodedata.combining, found)) else found
 
 
 @cache
-def _rows_of_marks() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Where a row begins that may have to be divided, and the parts of rows.
-
-    Both look at a character few times. All beyond the Basic Multilingual Plane may be marks here, since a pattern that
-    knows which of them are takes thirty times as long.
-    """
-    marks = "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.combining(chr(code)))
-    mark = f"[{marks}\U00010000-\U0010ffff]"
-    return re.compile(f"{mark}(?<!{mark}{mark}){mark}{{{_MOST_MARKS}}}"), re.compile(f"{mark}{{1,{_MOST_MARKS}}}")
-
-
-def _character_start(text: bytes, pos: int) -> int:
-    """The last place until `pos`, of a UTF-8 text, at which a character begins: before, decoding can be divided.
-
-    Where no character begins in the three bytes before, none goes beyond `pos`, since it has four bytes at most.
-    """
-    if pos >= len(text):
-        return len(text)
-    for start in range(pos, pos - 4, -1):
-        if text[start] & 0xC0 != 0x80:
-            return start
-    return pos
+def _row_of_marks() -> re.Pattern[str]:
+    """As many in a row as are divided from the next one. Beyond the Basic Multilingual Plane each character may be a
+    mark here, since a pattern that knows which of them are takes thirty times as long."""
+    marks = "".join([chr(code) for code in range(0x300, 0x10000) if unicodedata.combining(chr(code))])
+    return re.compile(f"[{marks}\U00010000-\U0010ffff]{{{_MARKS_TOGETHER}}}")
 
 
 def _address(memory: mmap.mmap) -> Any:

@@ -26,7 +26,9 @@ from mongottl.commands.request import (
 )
 from mongottl.document.bson_field import NUMBERS, checked_word, wrong_type
 from mongottl.document.compare import compare_values
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import clamp_to_long, whole
+from mongottl.document.path import check_path_depth
 from mongottl.document.types import BSON_TYPES, MISSING, BinData, Decimal128, Value, type_code_of, type_name
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -45,6 +47,9 @@ _TYPES: Final = frozenset(type_name(code) for code in BSON_TYPES)
 _NEVER_ENCRYPTED: Final = ("minKey", "maxKey", "null", "undefined")
 _WITHOUT_EQUALITY: Final = (*_NEVER_ENCRYPTED, "double", "decimal", "object", "array")
 _RANGE_TYPES: Final = {"int": 32, "long": 64, "double": 64, "decimal": 128, "date": 64}
+
+# About how many microseconds the parsing of one field takes.
+_FIELD_WEIGHT: Final = 8
 
 _EMPTY_PATH: Final = 6316402
 _ID_PATH: Final = 6316403
@@ -134,19 +139,24 @@ _QUERY: Final[RequestParser] = parser_for("create.encryptedFields.fields.queries
 def check_encrypted_fields(options: bytes) -> None:
     """The error of a malformed `encryptedFields`, in the order in which mongod checks it."""
     given = EncryptedFieldsOptions._make(_OPTIONS.parse(options, [], None))
-    described = [EncryptedField._make(_FIELD.parse(document, [], None)) for document in given.fields]
+    described: list[EncryptedField] = []
+    for document in given.fields:
+        give_way(_FIELD_WEIGHT)
+        described.append(EncryptedField._make(_FIELD.parse(document, [], None)))
     for field in described:
+        give_way(_FIELD_WEIGHT)
         _check_field(field)
     _check_state_name(given.state_collection, "esc", _STATE_NAME)
     _check_state_name(given.compaction_collection, "ecoc", _COMPACTION_NAME)
-    keys: list[Value] = []
-    paths: list[str] = []
+    keys: set[BinData] = set()
+    paths = _Paths()
     for field in described:
+        give_way()
         if field.key_id in keys:
             raise CommandError(_DUPLICATE_KEY, "Duplicate key ids are not allowed")
-        keys.append(field.key_id)
-        _check_path(field.path, paths)
-        paths.append(field.path)
+        keys.add(field.key_id)
+        _check_path(field.path)
+        paths.add(field.path)
 
 
 def check_always_validated(level: str | None, action: str | None) -> None:
@@ -171,6 +181,7 @@ def check_encrypted_index(paths: list[str], descriptor: IndexDescriptor) -> None
         raise CommandError(_TTL_INDEX, "TTL indexes are not allowed on encrypted collections")
     for indexed, _ in fields(descriptor.key):
         for path in paths:
+            give_way()
             if f"{path}.".startswith(f"{indexed}.") or indexed.startswith(f"{path}."):
                 raise CommandError(_ENCRYPTED_KEY, f"Index not allowed on, or a prefix of, the encrypted field {path}")
 
@@ -180,18 +191,43 @@ def _check_state_name(name: str | None, kind: str, code: int) -> None:
         raise CommandError(code, f"The name must have the form enxcol_.<collection>.{kind}")
 
 
-def _check_path(path: str, others: list[str]) -> None:
+def _check_path(path: str) -> None:
     if path == "":
         raise CommandError(_EMPTY_PATH, "Encrypted field must have a non-empty path")
     if path == "_id" or path.startswith("_id."):
         raise CommandError(_ID_PATH, "Cannot encrypt _id or its subfields")
     if "\0" in path:
         raise CommandError(ErrorCode.BadValue, "The path of an encrypted field cannot contain a null character")
-    for other in others:
-        if path == other:
+    check_path_depth(path)
+
+
+class _Paths:
+    """Paths of which none is another one, or its beginning: a tree of their names."""
+
+    def __init__(self) -> None:
+        self._below: dict[str, _Paths] = {}
+        # The path that ends here, or one of those that go on.
+        self._path = ""
+
+    def add(self, path: str) -> None:
+        """6338402 for one of the paths, 6338403 for the beginning of one, or one that goes on from another."""
+        place = self
+        for name in path.split("."):
+            if place._path and not place._below:
+                raise _conflict(path, place._path)
+            if name not in place._below:
+                place._below[name] = _Paths()
+            place._path = place._path or path
+            place = place._below[name]
+        if place._path == path:
             raise CommandError(_DUPLICATE_PATH, "Duplicate paths are not allowed")
-        if path.startswith(f"{other}.") or other.startswith(f"{path}."):
-            raise CommandError(_CONFLICTING_PATHS, f"One of the paths is a prefix of the other: '{path}' and '{other}'")
+        if place._path:
+            raise _conflict(path, place._path)
+        place._path = path
+
+
+def _conflict(path: str, other: str) -> CommandError:
+    return CommandError(_CONFLICTING_PATHS, f"One of the paths is a prefix of the other: '{path}' and '{other}'")
 
 
 def _check_field(field: EncryptedField) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.describe import with_namespace
-from mongottl.catalog.index import DIFFERENT, IDENTICAL, MAX_INDEXES, IndexDescriptor
+from mongottl.catalog.index import MAX_INDEXES, IndexDescriptor
 from mongottl.catalog.index_kinds.hashed import HASHED
 from mongottl.catalog.index_kinds.kind import is_wildcard
 from mongottl.catalog.index_spec import parse_index_spec
@@ -19,6 +19,7 @@ from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.commands.access import on_collection
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.ddl.encrypted_fields import check_encrypted_index
+from mongottl.commands.ddl.index_conflicts import KnownIndexes
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
@@ -39,6 +40,8 @@ from mongottl.exec.write.expiry import count_living, rearm_collection
 from mongottl.exec.write.index_build import build_indexes, finish_build, start_indexes
 from mongottl.versions import COMPOUND_HASHED, COMPOUND_WILDCARD, SYNTAX, Features
 
+# Indexes of one command, where the dialect has no limit of those of a collection.
+_MOST_NEW: Final = 1000
 # Maximum members of a replica set.
 _MOST_MEMBERS: Final = 50
 _QUORUM_MODES: Final = ("majority", "votingMembers")
@@ -279,24 +282,26 @@ def _new_indexes(
     """
     dialect = op.service.dialect
     entries = [] if collection is None else [index for index in collection.listed_indexes if index.name not in dropped]
-    known = [index.descriptor for index in entries]
-    room = MAX_INDEXES - (len(known) if collection is not None else 1)
+    known = KnownIndexes(dialect, [index.descriptor for index in entries])
+    room = MAX_INDEXES - (len(entries) if collection is not None else 1) if dialect.limits_indexes else _MOST_NEW
     unfinished = {index.name for index in entries if not index.ready}
     new: list[IndexDescriptor] = []
+    others = KnownIndexes(dialect, ())
     building = False
     for descriptor in wanted:
         if descriptor.is_id:
             continue
-        same = _identical(op, descriptor, known)
+        same = known.identical(descriptor)
         if same is None:
-            if _identical(op, descriptor, new) is not None:
+            if others.identical(descriptor) is not None:
                 raise CommandError(ErrorCode.IndexAlreadyExists, f"Identical index already exists: {descriptor.name}")
-            if dialect.limits_indexes and len(new) >= room:
+            if len(new) >= room or (not dialect.limits_indexes and others.has_too_many_like(descriptor)):
                 raise CommandError(
                     ErrorCode.CannotCreateIndex,
                     f"add index fails, too many indexes for {namespace} key:{render_document(descriptor.key)}",
                 )
             new.append(descriptor)
+            others.add(descriptor)
         elif same.name in unfinished:
             building = True
     if new:
@@ -311,64 +316,6 @@ def _has_documents(op: OperationContext, collection: Collection | None) -> bool:
         return False
     records = op.recovery_unit.records(collection)
     return count_living(records, collection, op.service.now_s()) > 0
-
-
-def _identical(
-    op: OperationContext, descriptor: IndexDescriptor, known: list[IndexDescriptor]
-) -> IndexDescriptor | None:
-    """The index of `known` that is identical, or None if there is none and no conflict (85, 86)."""
-    for other in known:
-        if other.name == descriptor.name:
-            compared = descriptor.compared_with(other)
-            if compared == IDENTICAL and descriptor.hidden == other.hidden:
-                return other
-            if compared == DIFFERENT and not (op.service.dialect.index_conflict and descriptor.has_key(other.key)):
-                raise CommandError(
-                    ErrorCode.IndexKeySpecsConflict,
-                    "An existing index has the same name as the requested index. When index names are not specified,"
-                    " they are auto generated and can cause conflicts. Please refer to our documentation."
-                    f" {_both(descriptor, other)}",
-                )
-            raise _options_conflict(
-                op, descriptor, other, "An equivalent index already exists with the same name but different options."
-            )
-    for other in known:
-        compared = descriptor.compared_with(other)
-        if compared == IDENTICAL and not op.service.dialect.index_conflict:
-            raise CommandError(
-                ErrorCode.IndexOptionsConflict, f"Index already exists with a different name: {other.name}"
-            )
-        if compared != DIFFERENT:
-            raise _options_conflict(
-                op, descriptor, other, "An equivalent index already exists with a different name and options."
-            )
-        if descriptor.kind.at_most_one and other.kind is descriptor.kind:
-            raise CommandError(
-                ErrorCode.CannotCreateIndex,
-                f"only one {descriptor.kind.name} index per collection allowed, found existing {descriptor.kind.name}"
-                f' index "{other.name}"',
-            )
-        if descriptor.is_ttl_setting and other.is_ttl_setting:
-            raise _options_conflict(
-                op,
-                descriptor,
-                other,
-                f"The default TTL of a collection is set once, and index {other.name} sets it.",
-            )
-    return None
-
-
-def _options_conflict(
-    op: OperationContext, requested: IndexDescriptor, existing: IndexDescriptor, message: str
-) -> CommandError:
-    """IndexOptionsConflict (85), with the dialect's message if it has one."""
-    words = op.service.dialect.index_conflict
-    text = words.format(name=existing.name) if words else f"{message} {_both(requested, existing)}"
-    return CommandError(ErrorCode.IndexOptionsConflict, text)
-
-
-def _both(requested: IndexDescriptor, existing: IndexDescriptor) -> str:
-    return f"Requested index: {render_document(requested.spec)}, existing index: {render_document(existing.spec)}"
 
 
 class ListIndexesRequest(NamedTuple):

@@ -312,6 +312,7 @@ class SortArrayExpression(Expression):
             if len(sort_by) == 5:
                 raise CommandError(2942505, "$sortArray sortBy must not be an empty object")
             for path, direction in fields(sort_by):
+                give_way()
                 order = whole_int32(direction) if width(direction) else None
                 if order not in (1, -1):
                     raise CommandError(2942505, f"$sortArray needs 1 or -1 for the field {path}")
@@ -345,6 +346,7 @@ class SortArrayExpression(Expression):
             return encode_value(value, self.descending[0], self.collation)
         keys: list[bytes] = []
         for i in range(len(self.paths)):
+            give_way()
             member = value
             for part in self.paths[i]:
                 member = get_value(member, part) if isinstance(member, bytes) else MISSING

@@ -132,12 +132,16 @@ def str_len_bytes(value: Value) -> Value:
     return len(encode_text(value))
 
 
+# The bytes of characters but for their first ones.
+_CONTINUATIONS: Final = bytes(range(0x80, 0xC0))
+
+
 @unary_expression("$strLenCP", since=OLDEST)
 def str_len_cp(value: Value) -> Value:
     if not isinstance(value, str):
         raise CommandError(34471, f"$strLenCP requires a string argument, found: {type_of(value)}")
     if not is_valid_text(value):
-        return sum([1 for byte in encode_text(value) if byte & 0xC0 != 0x80])
+        return len(encode_text(value).translate(None, _CONTINUATIONS))
     return len(value)
 
 
@@ -308,11 +312,13 @@ def split(values: list[Value]) -> Value:
         raise CommandError(40087, "$split requires a non-empty separator")
     if is_valid_text(delimiter):
         return _split_in_windows(text, delimiter)
-    # Bytes that may be in the middle of a character.
-    parts: list[Value] = [] if len(text) < LONG else LongList()
-    for part in encode_text(text).split(encode_text(delimiter)):
+    # Bytes that may be in the middle of a character: as Latin 1 each byte is one.
+    found = _split_in_windows(encode_text(text).decode("latin-1"), encode_text(delimiter).decode("latin-1"))
+    parts: list[Value] = [] if len(found) < LONG else LongList()
+    for part in found:
+        assert isinstance(part, str)
         give_way()
-        parts.append(decode_text(part))
+        parts.append(decode_text(part.encode("latin-1")))
     return parts
 
 

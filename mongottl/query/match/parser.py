@@ -13,6 +13,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.freeing import list_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath
 from mongottl.document.types import (
     ARRAY,
@@ -95,22 +96,6 @@ def parse_operators(path: FieldPath, operators: bytes, into: list[MatchExpressio
     `$regex` and `$options` are one operator in two fields, in either order; a geospatial operator consumes all fields.
     """
     pairs = fields(operators)
-    for name, operand in pairs:
-        if name in _GEOSPATIAL:
-            into.append(_parse_field(name, path, operators, ctx))
-            return
-        if name == "$regex":
-            into.append(_parse_regex_pair(path, operand, pairs, ctx))
-        elif name == "$options":
-            if not any(other == "$regex" for other, _ in pairs):
-                raise bad_value("$options needs a $regex")
-        else:
-            into.append(_parse_field(name, path, operand, ctx))
-
-
-def _parse_regex_pair(
-    path: FieldPath, pattern: Value, pairs: list[tuple[str, Value]], ctx: ParseContext
-) -> MatchExpression:
     options: Value = MISSING
     options_first = False
     pattern_seen = False
@@ -120,10 +105,19 @@ def _parse_regex_pair(
             options_first = not pattern_seen
         elif name == "$regex":
             pattern_seen = True
-    if options is MISSING:
-        return _parse_field("$regex", path, pattern, ctx)
-    # Registered parsers take one operand, so the pair is passed as a list.
-    return _parse_field("$options", path, [pattern, options, options_first], ctx)
+    for name, operand in pairs:
+        give_way()
+        if name in _GEOSPATIAL:
+            into.append(_parse_field(name, path, operators, ctx))
+            return
+        if name == "$regex" and options is not MISSING:
+            # Registered parsers take one operand, so the pair is passed as a list.
+            into.append(_parse_field("$options", path, [operand, options, options_first], ctx))
+        elif name == "$options":
+            if not pattern_seen:
+                raise bad_value("$options needs a $regex")
+        else:
+            into.append(_parse_field(name, path, operand, ctx))
 
 
 def parse_value_operators(operators: bytes, ctx: ParseContext) -> MatchExpression:

@@ -224,7 +224,7 @@ def test_many_marks_in_a_row_take_no_long_time(locale: str, normalizes: bool) ->
         assert sorted(set(made)) == made
 
 
-@pytest.mark.parametrize("row", [MARKS * 64, "\U0001f600" * 1000, "שָׁלוֹם " * 1000, "\U0001f600\u0345" * 500])
+@pytest.mark.parametrize("row", [MARKS * 63, "\U0001f600" * 1000, "שָׁלוֹם " * 1000, "\U0001f600\u0345" * 500])
 def test_texts_with_fewer_marks_in_a_row_are_left_as_they_are(row: str) -> None:
     keys = icu.SortKeys("en")
     keys.set_flag("normalization", True)

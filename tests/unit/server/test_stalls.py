@@ -212,6 +212,26 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "createIndexes": "indexed",
         "indexes": [{"key": {f"f{n % 60}": 1}, "name": f"f{n % 60}"} for n in range(PATHS)],
     },
+    "new indexes": lambda: {
+        "createIndexes": "new",
+        "indexes": [{"key": {f"f{n}": 1}, "name": f"f{n}"} for n in range(3_000)],
+    },
+    "encrypted fields": lambda: {
+        "create": "new",
+        "encryptedFields": {
+            "fields": [{"path": f"f{n}.a", "keyId": Binary(n.to_bytes(16, "big"), 4)} for n in range(PATHS // 2)]
+        },
+    },
+    "objects in each other in a token": lambda: {
+        "aggregate": "c",
+        "pipeline": [{"$changeStream": {"resumeAfter": {"_data": "50" * 4_000_000}}}],
+        "cursor": {},
+    },
+    "marks in a collated text": lambda: {
+        "find": "c",
+        "filter": {"text": "\u0345\u0316" * 10 * PATHS},
+        "collation": {"locale": "vi"},
+    },
     "new view": lambda: {"create": "seen", "viewOn": "c", "pipeline": [long_stage(PATHS)]},
     "changed view": lambda: {"collMod": "view", "viewOn": "c", "pipeline": [long_stage(PATHS)]},
     "configuration of an engine": lambda: {
@@ -349,7 +369,9 @@ BEFORE: dict[str, list[Command]] = {
 }
 
 
-REFUSED = ("NamespaceExists", "DuplicateKey", "BSONObjectTooLarge", "BadValue")
+# Examples of another dialect.
+DIALECTS = {"new indexes": "cosmos"}
+REFUSED = ("NamespaceExists", "DuplicateKey", "BSONObjectTooLarge", "BadValue", "CannotCreateIndex", "Overflow")
 
 
 class Setup:
@@ -357,9 +379,10 @@ class Setup:
     latest command; whole_s: of all of it. asked: how often clients that touch no data were answered in the middle of a
     step, which ends there unless `others_wait`."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: str = "mongodb") -> None:
         self.engine = open_engine("memory:")
-        self.service = ServiceContext(ServerConfig(enable_test_commands=True), SystemClock(), self.engine)
+        config = ServerConfig(enable_test_commands=True, dialect=dialect)
+        self.service = ServiceContext(config, SystemClock(), self.engine)
         self.dispatcher = Dispatcher(self.service, Log(stream=io.StringIO()))
         self.client = ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2")
         self.longest_s = self.whole_s = 0.0
@@ -423,8 +446,8 @@ WRITES: dict[str, Callable[[], list[Command]]] = {
 
 
 @contextmanager
-def setup() -> Iterator[Setup]:
-    made = Setup()
+def setup(dialect: str = "mongodb") -> Iterator[Setup]:
+    made = Setup(dialect)
     made.run({"insert": "c", "documents": [{"_id": number, "text": f"word{number}"} for number in range(10)]})
     made.run({"insert": "long", "documents": [{"_id": 1, "a": list(range(1_000_000 if is_compiled() else 10))}]})
     made.run({"createIndexes": "c", "indexes": [{"key": {"text": "text"}, "name": "text"}]})
@@ -438,7 +461,7 @@ def setup() -> Iterator[Setup]:
 
 def longest_step_s(example: str) -> float:
     """The CPU of the longest step of an example's command."""
-    with setup() as made:
+    with setup(DIALECTS.get(example, "mongodb")) as made:
         for before in BEFORE.get(example, []):
             assert made.run(before)["ok"] == 1.0
         command = EXAMPLES[example]()

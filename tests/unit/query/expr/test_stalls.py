@@ -46,7 +46,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "$bitXor": [many("$one")],
     "$bsonSize": ["$wide", "$$ROOT"],
     "$cmp": [["$a", "$b"], ["$docs", "$docs"], ["$wide", "$wide"], ["$nested", "$nested"], ["$text", "$text"]],
-    "$concat": [["$text", "$text"], many("$word"), many("w"), ["$accents", "$accents"]],
+    "$concat": [["$no UTF-8", "$no UTF-8"], ["$text", "$text"], many("$word"), many("w"), ["$accents", "$accents"]],
     "$concatArrays": [["$a", "$a", "$a"], many("$short"), many([1])],
     "$convert": [
         {"input": "$digits", "to": "decimal", "onError": 0},
@@ -146,13 +146,14 @@ EXAMPLES: dict[str, list[Any]] = {
         {"input": "$a", "sortBy": -1},
         {"input": "$docs", "sortBy": {"n": 1}},
         {"input": "$docs", "sortBy": dict.fromkeys(FIELDS[:50], 1)},
+        {"input": ["$doc"], "sortBy": dict.fromkeys(FIELDS, 1)},
         {"input": "$words", "sortBy": 1},
     ],
-    "$split": [["$text", " "], ["$accents", "é"], ["$text", "$text"]],
+    "$split": [["$no UTF-8", "$broken"], ["$text", " "], ["$accents", "é"], ["$text", "$text"]],
     "$stdDevPop": ["$a", many("$one")],
     "$stdDevSamp": ["$a"],
-    "$strLenBytes": ["$text", "$accents"],
-    "$strLenCP": ["$text", "$accents"],
+    "$strLenBytes": ["$no UTF-8", "$text", "$accents"],
+    "$strLenCP": ["$no UTF-8", "$text", "$accents"],
     "$strcasecmp": [["$text", "$text"], ["$accents", "$accents"]],
     "$substr": [["$text", 0, TEXT_BYTES], ["$accents", 0, TEXT_BYTES]],
     "$substrBytes": [["$text", 0, TEXT_BYTES], ["$accents", 0, TEXT_BYTES]],
@@ -211,11 +212,14 @@ SYNTAX: dict[str, Any] = {
 }
 
 
+# As documents have it, bytes that are no UTF-8 take its place.
+BROKEN = "\u00a4".encode()
 SHORT: dict[str, Any] = {
     "one": 1,
     "zero": 0,
     "short": [1],
     "word": "ab",
+    "broken": BROKEN.decode(),
     "doc": {"a": 1},
     "double": 1.5,
     "decimal": bson.Decimal128("1.5"),
@@ -237,13 +241,14 @@ LONG: dict[str, Any] = {
     "spaces": " " * TEXT_BYTES,
     "digits": "1" * TEXT_BYTES,
     "accents": "éa" * (TEXT_BYTES // 3),
+    "no UTF-8": BROKEN.decode() * (TEXT_BYTES // 2),
     "binary": b"a" * TEXT_BYTES,
 }
 
 
 @functools.cache
 def document_with(fields: tuple[str, ...]) -> bytes:
-    return bson.encode({**SHORT, **{name: LONG[name] for name in fields}})
+    return bson.encode({**SHORT, **{name: LONG[name] for name in fields}}).replace(BROKEN, b"\xff\xff")
 
 
 def document_of(expression: object) -> bytes:

@@ -4,6 +4,7 @@ Each registered operator has examples, or stands among those whose work does not
 """
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -135,6 +136,15 @@ def test_every_operator_has_examples_or_takes_constant_time() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_no_filter_stalls_others(name: str) -> None:
     assert longest_stall_s(computation(name)) <= STALL_S
+
+
+@pytest.mark.parametrize("repeated", ["$regex", "$options"])
+def test_fields_of_one_name_are_not_compared_with_each_other(repeated: str) -> None:
+    """A document may have them, and the last `$options` belongs to each `$regex`."""
+    stand_ins = [f"{number:0{len(repeated)}d}" for number in range(LENGTH // 4)]
+    raw = bson.encode({"one": {**dict.fromkeys(stand_ins, ""), "$options": "", "$regex": "x"}})
+    raw = re.sub(rb"[0-9]{%d}(?=\0)" % len(repeated), repeated.encode(), raw)
+    assert longest_stall_s(lambda: parse_match(raw, ParseContext(1_700_000_000_123))) <= STALL_S
 
 
 # Validators that refuse a document of `LONG`, and why the error says.
