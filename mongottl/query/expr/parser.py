@@ -264,9 +264,14 @@ def check_string(text: str) -> str:
     size = len(text)
     if size * 4 >= MAX_STRING_BYTES and (not text.isascii() or size >= MAX_STRING_BYTES):
         size = len(encode_text(text))
-        if size >= MAX_STRING_BYTES:
-            raise CommandError(16493, "Tried to create string longer than 16MB")
+        check_string_bytes(size)
     return text
+
+
+def check_string_bytes(size: int) -> None:
+    """16493 for the size of a text that is longer than a document may be, before it is made."""
+    if size >= MAX_STRING_BYTES:
+        raise CommandError(16493, "Tried to create string longer than 16MB")
 
 
 def type_of(value: Value) -> str:

@@ -30,7 +30,7 @@ from mongottl.query.expr.base import (
 from mongottl.query.expr.date.calendar import MONTH_NAMES, LocalTime, iso_text
 from mongottl.query.expr.named import Syntax, is_given
 from mongottl.query.expr.numbers import fits_long, width
-from mongottl.query.expr.parser import check_string, type_of
+from mongottl.query.expr.parser import MAX_STRING_BYTES, check_string, check_string_bytes, type_of
 from mongottl.versions import OLDEST
 
 # Characters that `$strcasecmp` compares at once.
@@ -72,14 +72,18 @@ def coerce_to_string(value: Value) -> str:
 @expression("$concat", 0, -1, grouping=ASSOCIATIVE, since=OLDEST)
 def concat(values: list[Value]) -> Value:
     parts: list[str] = []
+    size = 0
     for value in values:
         give_way()
         if isinstance(value, str):
-            parts.append(value)
+            size += len(value)
+            if size < MAX_STRING_BYTES:
+                parts.append(value)
         elif is_nullish(value):
             return None
         else:
             raise CommandError(16702, f"$concat only supports strings, not {type_of(value)}")
+    check_string_bytes(size)  # one of the same text many times would be longer than the memory
     return check_string(rejoined("".join(parts)))
 
 
@@ -437,10 +441,10 @@ def _trimmed_bytes(data: bytes, characters: list[bytes], left: bool, right: bool
     end = len(data)
     wanted = tuple(characters)
     while left and data.startswith(wanted, start, end):
-        give_way(len(wanted) >> 3)
+        give_way(1 + (len(wanted) >> 3))
         start += max([len(one) for one in wanted if data.startswith(one, start, end)])
     while right and data.endswith(wanted, start, end):
-        give_way(len(wanted) >> 3)
+        give_way(1 + (len(wanted) >> 3))
         end -= max([len(one) for one in wanted if data.endswith(one, start, end)])
     return data[start:end]
 
@@ -492,9 +496,45 @@ def _replaced(name: str, values: list[Value], count: int) -> Value:
         return None
     # mongod replaces bytes, and finds the empty string also between the bytes of a character.
     if not is_valid_text(find + replacement) or (find == "" and not text.isascii()):
-        data = encode_text(text).replace(encode_text(find), encode_text(replacement), count)
-        return check_string(decode_text(data))
+        data = encode_text(text)
+        sought = encode_text(find)
+        put = encode_text(replacement)
+        _check_replaced(len(data), data.count(sought), count, len(put) - len(sought))
+        return check_string(decode_text(data.replace(sought, put, count)))
+    if len(text) + len(replacement) > _WINDOW:
+        _check_replaced(len(text), text.count(find), count, len(replacement) - len(find))
+        if count < 0 and find:
+            return check_string(_replaced_in_windows(text, find, replacement))
     return check_string(text.replace(find, replacement, count))
+
+
+def _check_replaced(size: int, found: int, most: int, more: int) -> None:
+    """16493 if a text would be too long after each of the places found, `most` of them unless that is negative, has
+    been made longer by `more`."""
+    if more > 0:
+        check_string_bytes(size + (found if most < 0 else min(found, most)) * more)
+
+
+def _replaced_in_windows(text: str, find: str, replacement: str) -> str:
+    parts: list[str] = []
+    start = 0
+    while len(text) - start > _WINDOW:
+        give_way(_WINDOW_WEIGHT)
+        found = text[start : start + _WINDOW].split(find)
+        rest = found.pop()  # goes on in the next window
+        if found:
+            parts.append(replacement.join(found))
+            parts.append(replacement)
+            start += _WINDOW - len(rest)
+        else:
+            at = text.find(find, start + max(0, _WINDOW - len(find)))
+            if at < 0:
+                break
+            parts.append(text[start:at])
+            parts.append(replacement)
+            start = at + len(find)
+    parts.append(text[start:].replace(find, replacement))
+    return "".join(parts)
 
 
 def _replace_one(values: list[Value]) -> Value:

@@ -280,3 +280,24 @@ def test_long_strings_are_compared_in_parts(check: Check, before: str) -> None:
 
 def test_concat_refuses_a_string_of_more_than_16_megabytes(failure: Failure) -> None:
     assert failure({"$concat": ["$big", "$big"]}, {"big": "x" * (9 << 20)}).code == 16493
+
+
+@pytest.mark.parametrize("find", ["a", "ab", "aab", "b" * 70_000, "ab" * 40_000, "c"])
+@pytest.mark.parametrize("shift", [0, 1, 2])
+def test_long_texts_are_replaced_in_as_short_ones(check: Check, find: str, shift: int) -> None:
+    text = "a" * shift + "ab" * 50_000 + "aab" * 30_000 + "b" * 150_000 + "a"
+    operand = {"input": "$t", "find": find, "replacement": "xyz"}
+    check({"$replaceAll": operand}, {"t": text}, text.replace(find, "xyz"))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        {"$concat": ["$t"] * 2000},
+        {"$replaceAll": {"input": "$t", "find": "b", "replacement": "$t"}},
+        {"$replaceAll": {"input": "é", "find": "", "replacement": "$t"}},
+    ],
+)
+def test_texts_that_would_be_too_long_are_refused_before_they_are_made(failure: Failure, expression: object) -> None:
+    """A text of 15 MB, named two thousand times, would take 30 GB."""
+    assert failure(expression, {"t": "b" * 15_000_000}).code == 16493
