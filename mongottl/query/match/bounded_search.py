@@ -28,11 +28,13 @@ REGEX_SEARCH_ERROR: Final = 51156
 _NO_UTF_CHECK: Final = 0x40000000
 _PARTIAL_HARD: Final = 0x20
 _ANCHORED: Final = 0x80000000
-# The limits of steps at one place. A step takes 5 ns, 0.1 microseconds if it runs through much text, and a microsecond
-# where the library interprets the pattern, as it does in windows: a search takes 50 ms at most, at one place 100.
+# The limits of steps at one place. A step takes 5 ns, 0.1 microseconds if it runs through much text, 0.4 if a number of
+# repetitions has it run through much text each time, and a microsecond where the library interprets the pattern, as it
+# does in windows: a search takes 50 ms at most, at one place 100.
 _STEPS_OF_SHORT: Final = 2000
 _STEPS_OF_LONG: Final = 100
-_STEPS_AT_PLACE: Final = 250_000
+_STEPS_AT_PLACE: Final = 1_000_000
+_COUNTED_AT_PLACE: Final = 250_000
 _INTERPRETED_AT_PLACE: Final = 100_000
 # Of the memory in which the library keeps where it goes back to.
 _HEAP_KIB: Final = 1 << 16
@@ -179,7 +181,9 @@ class BoundedSearch:
         """Code that matches only where a search begins. The library's flag for that is for interpreted code only, which
         is what a pattern needs that refers to itself as a whole."""
         pattern = self._pattern
-        steps = _INTERPRETED_AT_PLACE if self._is_interpreted else _STEPS_AT_PLACE
+        steps = _COUNTED_AT_PLACE if b"{" in pattern else _STEPS_AT_PLACE
+        if self._is_interpreted:
+            steps = _INTERPRETED_AT_PLACE
         if not any(reference in pattern for reference in (b"(?R", b"(?0", b"\\g<0", b"\\g'0")):
             _, verbs, _ = _forms()
             leading = verbs.match(pattern)
