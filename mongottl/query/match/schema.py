@@ -14,10 +14,11 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode_fields
 from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type
-from mongottl.document.freeing import LONG, LongDict, LongSet, freed_in_slices
+from mongottl.document.freeing import LONG, LongDict, LongList, LongSet, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import decimal_of
+from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import ARRAY, DOCUMENT, STRING, Decimal128, Value, is_number
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import (
@@ -39,6 +40,19 @@ _COUNTED_BYTES: Final[i64] = 4096
 _COUNTED_WEIGHT: Final = 8
 # Up to this many names are looked up in a document one by one; for more the document is walked once.
 FEW_NAMES: Final = 8
+
+
+def _set_for(count: int) -> set[bytes]:
+    """A new set for about this many names."""
+    return set() if count < LONG else LongSet()
+
+
+def _encoded(names: list[str]) -> list[bytes]:
+    found: list[bytes] = list_for(len(names))
+    for name in names:
+        give_way()
+        found.append(encode_text(name))
+    return found
 
 
 class SchemaTest:
@@ -252,22 +266,28 @@ class NeverPasses(SchemaTest):
 
 class RequiredTest(SchemaTest):
     def __init__(self, names: list[str]) -> None:
-        self.names: list[bytes] = [encode_text(name) for name in names]
+        self.names = _encoded(names)
+        self._wanted: set[bytes] = _set_for(len(names))
+        if len(names) > FEW_NAMES:
+            for name in self.names:
+                give_way()
+                self._wanted.add(name)
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code != DOCUMENT:
             return True
         if len(self.names) > FEW_NAMES:
-            missing = set(self.names)
-            give_way(len(missing) >> 4)
+            found: set[bytes] = _set_for(len(self.names))
             cursor = ElementCursor(buf, pos)
             while cursor.next():
                 give_way()
-                missing.discard(cursor.name_bytes())
-            return not missing
+                present = cursor.name_bytes()
+                if present in self._wanted:
+                    found.add(present)
+            return len(found) == len(self._wanted)
         for name in self.names:
-            found, _ = find_field_at(buf, pos, name)
-            if found == 0:
+            field_type, _ = find_field_at(buf, pos, name)
+            if field_type == 0:
                 return False
         return True
 
@@ -276,14 +296,11 @@ class PropertiesTest(SchemaTest):
     """`properties`: schemas for fields, tested if the fields exist."""
 
     def __init__(self, names: list[str], tests: list[SchemaTest]) -> None:
-        encoded: list[bytes] = []
-        for text in names:
-            give_way()
-            encoded.append(encode_text(text))
-        self.names = freed_in_slices(encoded)
+        self.names = _encoded(names)
         self.tests = freed_in_slices(tests)
         self._by_name: dict[bytes, SchemaTest] = {} if len(names) < LONG else LongDict({})
-        several: dict[bytes, list[SchemaTest]] = {}  # of the names that occur more than once
+        # Of the names that occur more than once.
+        several: dict[bytes, list[SchemaTest]] = {} if len(names) < LONG else LongDict({})
         for i in range(len(tests)):
             give_way()
             name = self.names[i]
@@ -293,7 +310,7 @@ class PropertiesTest(SchemaTest):
             elif name in several:
                 several[name].append(tests[i])
             else:
-                several[name] = [known, tests[i]]
+                several[name] = LongList((known, tests[i]))
                 self._by_name[name] = AllTests(several[name])
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
@@ -309,7 +326,7 @@ class PropertiesTest(SchemaTest):
 
     def _pass_in_order(self, buf: bytes, pos: i64) -> bool:
         """Whether all tests pass, in one walk over the document; of duplicate fields the first counts."""
-        tested: set[bytes] = set()
+        tested: set[bytes] = _set_for(len(self.names))
         cursor = ElementCursor(buf, pos)
         while cursor.next():
             give_way()
@@ -333,9 +350,12 @@ class OtherPropertiesTest(SchemaTest):
     def __init__(
         self, named: list[str], patterns: list[CompiledRegex], tests: list[SchemaTest], rest: SchemaTest | None
     ) -> None:
-        self.named: set[bytes] = {encode_text(name) for name in named}
-        self.patterns = patterns
-        self.tests = tests
+        self.named: set[bytes] = _set_for(len(named))
+        for name in named:
+            give_way()
+            self.named.add(encode_text(name))
+        self.patterns = freed_in_slices(patterns)
+        self.tests = freed_in_slices(tests)
         self.rest = rest
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
@@ -347,6 +367,7 @@ class OtherPropertiesTest(SchemaTest):
             name = cursor.name_bytes()
             known = name in self.named
             for i in range(len(self.patterns)):
+                give_way()
                 if self.patterns[i].found_in(name):
                     known = True
                     if not self.tests[i].passes(buf, cursor.type_code, cursor.value):
@@ -404,9 +425,22 @@ def _in_order(value: Value) -> Value:
     """The value with the fields of all documents in it sorted by name."""
     give_way()
     if isinstance(value, bytes):
-        return encode_fields([(name, _in_order(member)) for name, member in sorted(fields(value), key=_name_of)])
+        members = fields(value)
+        if len(members) < LONG:
+            return encode_fields([(name, _in_order(member)) for name, member in sorted(members, key=_name_of)])
+        names: list[bytes] = LongList()
+        for name, _ in members:
+            give_way()
+            names.append(encode_text(name) + b"\0")  # then no name is the beginning of another
+        ordered: list[tuple[str, Value]] = LongList()
+        for name, member in sorted_by_keys(members, names):
+            ordered.append((name, _in_order(member)))
+        return encode_fields(ordered)
     if isinstance(value, list):
-        return [_in_order(element) for element in value]
+        elements: list[Value] = list_for(len(value))
+        for element in value:
+            elements.append(_in_order(element))
+        return elements
     return value
 
 

@@ -8,6 +8,7 @@ a `pattern` that does not.
 
 from typing import Final
 
+from mongottl.document.freeing import LongSet, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
@@ -94,6 +95,8 @@ _UNSUPPORTED: Final = frozenset(
     ["$ref", "$schema", "default", "definitions", "format", "id", "encrypt", "encryptMetadata"]
 )
 _VALUE: Final = FieldPath("")
+# What a schema without keywords counts as in `give_way`.
+_SCHEMA_WORK: Final = 2
 
 
 def _type_mismatch(message: str) -> CommandError:
@@ -114,6 +117,7 @@ def parse_json_schema(operand: Value, ctx: ParseContext) -> MatchExpression:
 
 def parse_schema(schema: bytes) -> SchemaTest:
     """The test of a schema document."""
+    give_way(_SCHEMA_WORK)
     keywords: dict[str, Value] = {}
     for name, operand in fields(schema):
         if name in _UNSUPPORTED:
@@ -150,9 +154,11 @@ def _types(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
             aliases.append(_JSON_TYPES[name])
         tests.append(TypeTest(parse_type_set(aliases, "type")[0]))
     elif bson_type is not MISSING:
-        names: list[Value] = list(_type_names(bson_type, "bsonType"))
-        if "integer" in names:
-            raise _failed_to_parse("$jsonSchema type 'integer' is not currently supported.")
+        names: list[Value] = []
+        for name in _type_names(bson_type, "bsonType"):
+            if name == "integer":
+                raise _failed_to_parse("$jsonSchema type 'integer' is not currently supported.")
+            names.append(name)
         tests.append(TypeTest(parse_type_set(names, "bsonType")[0]))
 
 
@@ -161,16 +167,19 @@ def _type_names(operand: Value, keyword: str) -> list[str]:
         return [operand]
     if not isinstance(operand, list):
         raise _type_mismatch(f"$jsonSchema keyword '{keyword}' must be either a string or an array of strings")
-    names: dict[str, None] = {}
+    names: list[str] = list_for(len(operand))
+    seen: set[str] = LongSet()
     for entry in operand:
+        give_way()
         if not isinstance(entry, str):
             raise _type_mismatch(f"$jsonSchema keyword '{keyword}' array elements must be strings")
-        if entry in names:
+        if entry in seen:
             raise _failed_to_parse(f"$jsonSchema keyword '{keyword}' has duplicate value: {entry}")
-        names[entry] = None
+        seen.add(entry)
+        names.append(entry)
     if not names:
         raise _failed_to_parse(f"$jsonSchema keyword '{keyword}' must name at least one type")
-    return list(names)
+    return names
 
 
 def _scalars(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
@@ -243,11 +252,18 @@ def _combinations(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
             raise _type_mismatch(f"$jsonSchema keyword '{name}' must be an array")
         if not operand:
             raise bad_value(f"$jsonSchema keyword '{name}' must be a non-empty array")
-        branches: list[SchemaTest] = [_subschema(entry, name) for entry in operand]
+        branches = _subschemas(operand, name)
         tests.append(AllTests(branches) if name == "allOf" else CountedTests(branches, name == "oneOf"))
     negated = keywords.get("not", MISSING)
     if negated is not MISSING:
         tests.append(NotTest(_subschema(negated, "not")))
+
+
+def _subschemas(operands: list[Value], keyword: str) -> list[SchemaTest]:
+    tests: list[SchemaTest] = list_for(len(operands))
+    for operand in operands:
+        tests.append(_subschema(operand, keyword))
+    return tests
 
 
 def _subschema(operand: Value, keyword: str) -> SchemaTest:
@@ -272,8 +288,7 @@ def _arrays(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
     if isinstance(items, bytes):
         tests.append(ItemsTest([], parse_schema(items)))
     elif isinstance(items, list):
-        first: list[SchemaTest] = [_subschema(entry, "items") for entry in items]
-        tests.append(ItemsTest(first, rest))
+        tests.append(ItemsTest(_subschemas(items, "items"), rest))
     elif not isinstance(items, Missing):
         raise _type_mismatch("$jsonSchema keyword 'items' must be an array or an object")
 
@@ -299,15 +314,20 @@ def _objects(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
         tests.append(RequiredTest(_distinct_names(keywords["required"], "required")))
     named: list[str] = []
     if "properties" in keywords:
-        schemas: list[SchemaTest] = []
-        for name, schema in _members(keywords["properties"], "properties"):
+        members = _members(keywords["properties"], "properties")
+        named = list_for(len(members))
+        schemas: list[SchemaTest] = list_for(len(members))
+        for name, schema in members:
             named.append(name)
             schemas.append(_subschema(schema, "properties"))
         tests.append(PropertiesTest(named, schemas))
     patterns: list[CompiledRegex] = []
     pattern_tests: list[SchemaTest] = []
     if "patternProperties" in keywords:
-        for name, schema in _members(keywords["patternProperties"], "patternProperties"):
+        members = _members(keywords["patternProperties"], "patternProperties")
+        patterns = list_for(len(members))
+        pattern_tests = list_for(len(members))
+        for name, schema in members:
             pattern_tests.append(_subschema(schema, "patternProperties"))
             try:
                 patterns.append(CompiledRegex(encode_text(name), ""))
@@ -317,13 +337,16 @@ def _objects(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
     if patterns or rest is not None:
         tests.append(OtherPropertiesTest(named, patterns, pattern_tests, rest))
     if "dependencies" in keywords:
-        for name, dependency in _members(keywords["dependencies"], "dependencies"):
+        members = _members(keywords["dependencies"], "dependencies")
+        dependencies: list[SchemaTest] = list_for(len(members))
+        for name, dependency in members:
             if isinstance(dependency, bytes):
-                tests.append(DependencyTest(name, parse_schema(dependency)))
+                dependencies.append(DependencyTest(name, parse_schema(dependency)))
             elif isinstance(dependency, list):
-                tests.append(DependencyTest(name, RequiredTest(_distinct_names(dependency, "dependencies"))))
+                dependencies.append(DependencyTest(name, RequiredTest(_distinct_names(dependency, "dependencies"))))
             else:
                 raise _type_mismatch("$jsonSchema keyword 'dependencies' must hold objects or arrays")
+        tests.append(AllTests(dependencies))
 
 
 def _members(operand: Value, keyword: str) -> list[tuple[str, Value]]:
@@ -337,12 +360,14 @@ def _distinct_names(operand: Value, keyword: str) -> list[str]:
         raise _type_mismatch(f"$jsonSchema keyword '{keyword}' must be an array")
     if not operand:
         raise _failed_to_parse(f"$jsonSchema keyword '{keyword}' cannot be an empty array")
-    names: dict[str, None] = {}
+    names: list[str] = list_for(len(operand))
+    seen: set[str] = LongSet()
     for entry in operand:
         give_way()
         if not isinstance(entry, str):
             raise _type_mismatch(f"$jsonSchema keyword '{keyword}' must hold strings")
-        if entry in names:
+        if entry in seen:
             raise _failed_to_parse(f"$jsonSchema keyword '{keyword}' array cannot contain duplicate values")
-        names[entry] = None
-    return list(names)
+        seen.add(entry)
+        names.append(entry)
+    return names

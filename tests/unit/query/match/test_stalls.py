@@ -24,6 +24,7 @@ LENGTH = ELEMENTS
 TEXT_BYTES = 1 << 20
 NUMBERS = [*range(LENGTH)]
 FIELDS = [f"f{number}" for number in NUMBERS]
+MANY_FIELDS = [f"f{number * 7919 % 1_000_003}" for number in range(10 * LENGTH)]
 RING = [[number / LENGTH, 0.0] for number in range(LENGTH)] + [[1.0, 1.0], [0.0, 0.0]]
 POLYGON = {"$geometry": {"type": "Polygon", "coordinates": [RING]}}
 LONG: dict[str, Any] = {
@@ -89,6 +90,11 @@ EXAMPLES: dict[str, list[Any]] = {
         {"$jsonSchema": {"anyOf": [{"required": ["x"]}] * 20_000}},
         {"$jsonSchema": {"dependencies": {field: ["x"] for field in FIELDS[:20_000]}}},
         {"$jsonSchema": {"properties": {"text": {"maxLength": 5}}}},
+        {"$jsonSchema": {"properties": dict.fromkeys(MANY_FIELDS, {}), "additionalProperties": False}},
+        {"$jsonSchema": {"patternProperties": dict.fromkeys(MANY_FIELDS, {})}},
+        {"$jsonSchema": {"properties": {"a": {"items": [{}] * 5 * LENGTH}}}},
+        {"$jsonSchema": {"allOf": [{}] * 5 * LENGTH}},
+        {"$jsonSchema": {"properties": {"one": {"enum": [dict.fromkeys(MANY_FIELDS, 1)]}}}},
     ],
     "$lt": [{"a": {"$lt": 0}}],
     "$lte": [{"a": {"$lte": -1}}],
