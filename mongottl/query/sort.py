@@ -334,7 +334,12 @@ def parse_sort(
     names: list[str] = []
     keywords: list[str] = []
     seen: set[str] = set()
-    for name, direction in fields(specification):
+    cursor = ElementCursor(specification, 0)
+    while cursor.next():
+        if len(names) == MAX_SORT_FIELDS:  # a client may send a million
+            raise CommandError(13103, "too many compound keys")
+        name = cursor.name()
+        direction = cursor.decoded()
         names.append(name)
         if isinstance(direction, bytes):
             keywords.append(_meta_keyword(direction))
@@ -351,8 +356,6 @@ def parse_sort(
         seen.add(name)
         paths.append(FieldPath(name))
         descending.append(order < 0)
-    if len(paths) > MAX_SORT_FIELDS:
-        raise CommandError(13103, "too many compound keys")
     if len(paths) < len(names):
         return MetaSortPattern(paths, descending, names, keywords, collation)
     return SortPattern(paths, descending, collation)

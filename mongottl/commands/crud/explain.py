@@ -256,7 +256,8 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     parts = op.compute(lambda: shape.parts(described))
     add_plan_hashes(reply, collection, parts, context.collation)
     if query.shape is not None:
-        reply["queryShapeHash"] = query_shape_hash(query.shape)
+        query_shape = query.shape
+        reply["queryShapeHash"] = op.compute(lambda: query_shape_hash(query_shape))
     return with_server(op, reply)
 
 
@@ -276,7 +277,7 @@ def _find_query(op: OperationContext, request: FindRequest) -> Explained:
         return_key=request.return_key,
         batch_size=request.batch_size,
         show_record_id=request.show_record_id,
-        shape=find_shape(op.database, request),
+        shape=op.compute(lambda: find_shape(op.database, request)),
         allowed=check_settings(op, "find", request, request.collection),
         allow_disk_use=request.allow_disk_use,
     )
@@ -293,7 +294,7 @@ def _count_query(op: OperationContext, request: CountRequest) -> Explained:
         counted=True,
         wanted=saturated_sum(request.skip, limit) if limit else 0,
         wrappers=(count_wrapper(request.skip, limit),),
-        shape=count_shape(op.database, request),
+        shape=op.compute(lambda: count_shape(op.database, request)),
     )
 
 
@@ -304,7 +305,7 @@ def _distinct_query(op: OperationContext, request: DistinctRequest) -> Explained
         hint=request.hint,
         collation=request.collation,
         distinct=request.key,
-        shape=distinct_shape(op.database, request),
+        shape=op.compute(lambda: distinct_shape(op.database, request)),
         allowed=check_settings(op, "distinct", request, request.collection),
     )
 

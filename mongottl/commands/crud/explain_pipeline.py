@@ -80,7 +80,7 @@ def with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Valu
         if parameter.name in parameters:
             parameters[parameter.name] = integer(getattr(op.service.limits, parameter.field))
     reply["serverParameters"] = parameters
-    return fitted(reply)
+    return op.compute(lambda: fitted(reply))
 
 
 def explain_aggregate_command(
@@ -104,7 +104,7 @@ def explain_map_reduce(op: OperationContext, request: MapReduceRequest, verbosit
     output = parse_output(op.database, request.out)
     specs = op.compute(lambda: map_reduce_stages(request, output, context))
     namespace = f"{op.database}.{request.collection}"
-    parts = pipeline_shape(namespace, [spec.describe() for spec in specs])
+    parts = op.compute(lambda: pipeline_shape(namespace, [spec.describe() for spec in specs]))
     plan = plan_aggregation(op, collection, specs, remember=False, collation=context.collation)
     return _explain_pipeline(op, collection, plan, namespace, QueryShape(), parts, verbosity, explained)
 
@@ -157,7 +157,7 @@ def explain_aggregate(
         plan,
         f"{op.database}.{name}",
         shape,
-        aggregate_shape(op.database, request),
+        op.compute(lambda: aggregate_shape(op.database, request)),
         verbosity,
         explained,
     )
@@ -173,12 +173,12 @@ def _explain_pipeline(
     verbosity: str,
     explained: Value,
 ) -> Reply:
-    described = plan.match.describe()
+    described = op.compute(plan.match.describe)
     pipeline = MeasuredPipeline(plan)
-    stages = pipeline.describe()
-    parts = shape.parts(described)
+    stages = op.compute(pipeline.describe)
+    parts = op.compute(lambda: shape.parts(described))
     if stages and is_planned_stage(stages[0]) and plan.rest[0].client_stage != "$fill":
-        parts.append(expression_shape(stages[0]))
+        parts.append(op.compute(lambda: expression_shape(stages[0])))
     wrappers = (covered_wrapper(plan.covered_paths),) if plan.covered_paths else ()
     reply = explain_plan(
         op, plan.plan, namespace, described, verbosity, explained, wrappers, pipeline.drain if stages else None
@@ -186,12 +186,12 @@ def _explain_pipeline(
     add_plan_hashes(reply, collection, parts, plan.collation)
     if stages:
         del reply["command"]
-        rest = pipeline.describe()
+        rest = op.compute(pipeline.describe)
         if isinstance(plan.rest[0], GeoNearFieldsSpec):  # in mongod $geoNearCursor sets the distance fields
             reply = {"explainVersion": "1", "stages": [{"$geoNearCursor": reply}, *rest[1:]]}
         else:
             reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *rest]}
-    reply["queryShapeHash"] = query_shape_hash(query_shape)
+    reply["queryShapeHash"] = op.compute(lambda: query_shape_hash(query_shape))
     reply["command"] = explained
     return with_server(op, reply)
 

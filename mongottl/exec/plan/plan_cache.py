@@ -12,11 +12,18 @@ from typing import Final
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.plan_memory import CachedPlan
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.freeing import LONG_BYTES, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Date, Int64, Value
 from mongottl.document.walk import fields, is_empty
 from mongottl.exec.plan.access_path import AccessPath
-from mongottl.exec.plan.shape import order_shape, plan_shape_hash, planned_filter_shape, projection_shape
+from mongottl.exec.plan.shape import (
+    joined_shapes,
+    order_shape,
+    plan_shape_hash,
+    planned_filter_shape,
+    projection_shape,
+)
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import ComparisonExpression
 from mongottl.query.match.tree import ListExpression, NotExpression, PathExpression
@@ -52,13 +59,12 @@ class QueryShape:
 
     def quick_key(self, match: MatchExpression) -> str:
         """A key of the plan cache for this shape, cheaper than its hash."""
-        found: list[str] = []
+        found: list[str] = LongList()
         _outline(match, found)
         if self.sort != EMPTY_DOCUMENT or self.projection != EMPTY_DOCUMENT or self.collation != EMPTY_DOCUMENT:
-            found.append(self.sort.hex())
-            found.append(self.projection.hex())
-            found.append(self.collation.hex())
-        return " ".join(found)
+            for pattern in (self.sort, self.projection, self.collation):
+                found.append(pattern.hex() if len(pattern) < LONG_BYTES else order_shape(pattern))
+        return joined_shapes(found, " ")
 
 
 NO_SHAPE: Final = QueryShape()

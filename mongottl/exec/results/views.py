@@ -22,7 +22,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.writes import delete_batch, insert_document, update_record
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
-from mongottl.query.pipeline import parse_pipeline, traits_of
+from mongottl.query.pipeline import check_length, parse_pipeline, traits_of
 
 # Maximum depth of views on views.
 MAX_VIEW_DEPTH: Final = 20
@@ -107,6 +107,7 @@ def check_stages(op: OperationContext, view: View) -> None:
 
 
 def _check_stages(op: OperationContext, view: View) -> None:
+    check_length(view.pipeline)
     for value in view.pipeline:
         if isinstance(value, bytes) and not traits_of(first_field_name(value)).nested:
             raise CommandError(

@@ -1,6 +1,6 @@
 """Parsing of pipelines into stage specifications, and the registry of stages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -216,6 +216,12 @@ def is_stable(name: str, argument: Value) -> bool:
     return traits.stable
 
 
+def check_length(stages: Sequence[Value]) -> None:
+    """7749501 for more than MAX_STAGES: asked before anything is done for each of them."""
+    if len(stages) > MAX_STAGES:
+        raise CommandError(7749501, f"Pipeline length must be no longer than {MAX_STAGES} stages")
+
+
 def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] | None = None) -> list[StageSpec]:
     """The stages of a pipeline, in order; not yet optimised (see `optimise`).
 
@@ -225,8 +231,7 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
     InvalidNamespace (73) if the first needs a collection and there is none, 7749501 for too many, 40218 for metadata
     that is not available, 17313 for a `$match` with `$text` that is not the first stage.
     """
-    if len(stages) > MAX_STAGES:
-        raise CommandError(7749501, f"Pipeline length must be no longer than {MAX_STAGES} stages")
+    check_length(stages)
     specs: list[StageSpec] = []
     whole = ctx.metadata
     at_hand = set() if available is None else available

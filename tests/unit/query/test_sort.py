@@ -12,6 +12,7 @@ from mongottl.document.types import Date, Undefined, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
 from mongottl.query.sort import SortPattern, parse_sort
+from tests.gaps import measured
 
 
 def pattern(specification: dict[str, Value]) -> SortPattern:
@@ -59,6 +60,7 @@ REFUSED: list[tuple[dict[str, Value], int]] = [
     ({"a..b": 1}, 15998),
     ({"$a": 1}, 16410),
     ({f"f{i}": 1 for i in range(33)}, 13103),
+    ({f"f{i}": {"$meta": "textScore"} for i in range(33)}, 13103),
 ]
 
 
@@ -67,6 +69,13 @@ def test_malformed_patterns_have_their_codes(specification: dict[str, Value], co
     with pytest.raises(CommandError) as caught:
         pattern(specification)
     assert caught.value.code == code
+
+
+def test_a_pattern_of_too_many_fields_is_refused_before_all_are_read() -> None:
+    raw = encode({f"f{number}": 1 for number in range(5_000)})
+    with measured() as gaps, pytest.raises(CommandError):
+        parse_sort(raw)
+    assert gaps.count < 500
 
 
 def test_a_path_twice_is_refused() -> None:

@@ -82,6 +82,12 @@ def filter_of_many() -> Command:
     return {"$or": [{"_id": number, "n": number} for number in range(4_000)]}
 
 
+def nested(levels: int, inner: Any, around: Callable[[Any], Any]) -> Any:
+    for _ in range(levels):
+        inner = around(inner)
+    return inner
+
+
 def union_in_a_transaction() -> Command:
     pipeline = [{"$limit": 1}, {"$project": {"size": UNION}}]
     return {"aggregate": "c", "pipeline": pipeline, "cursor": {}, **TRANSACTION}
@@ -117,6 +123,36 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
     "explained negations": lambda: {
         "explain": {"find": "c", "filter": {"$and": [{"n": {"$ne": number}} for number in range(20_000)]}}
     },
+    "explained fields": lambda: {
+        "explain": {"find": "c", "filter": {f"f{n * 7919 % 1_000_003}": 1 for n in range(2 * FIELDS)}}
+    },
+    "explained expression of a long name": lambda: {
+        "explain": {
+            "find": "c",
+            "filter": {"$expr": nested(80, "$" + "x" * 4_000_000, lambda inner: {"$not": [inner]})},
+        }
+    },
+    "explained filter of a long name": lambda: {
+        "explain": {
+            "find": "c",
+            "filter": nested(40, {"x" * 20 * PATHS: 1}, lambda inner: {"a": {"$elemMatch": inner}}),
+        }
+    },
+    "explained stage of a long name": lambda: {
+        "explain": {
+            "aggregate": "c",
+            "pipeline": [{"$project": {"a": nested(80, "$" + "x" * 4_000_000, lambda inner: {"$not": [inner]})}}],
+            "cursor": {},
+        }
+    },
+    "explained stage of many fields": lambda: {
+        "explain": {
+            "aggregate": "c",
+            "pipeline": [{"$addFields": {f"f{n}": {"$add": ["$n", 1]} for n in range(FIELDS)}}],
+            "cursor": {},
+        }
+    },
+    "stages of a view": lambda: {"create": "seen", "viewOn": "c", "pipeline": [{"$match": {}}] * 5 * FIELDS},
     "evaluation in a transaction": union_in_a_transaction,
     "sets of numbers with equal hashes": lambda: {
         "aggregate": "c",
@@ -371,7 +407,15 @@ BEFORE: dict[str, list[Command]] = {
 
 # Examples of another dialect.
 DIALECTS = {"new indexes": "cosmos"}
-REFUSED = ("NamespaceExists", "DuplicateKey", "BSONObjectTooLarge", "BadValue", "CannotCreateIndex", "Overflow")
+REFUSED = (
+    "NamespaceExists",
+    "DuplicateKey",
+    "BSONObjectTooLarge",
+    "BadValue",
+    "CannotCreateIndex",
+    "Overflow",
+    "Location7749501",
+)
 
 
 class Setup:
