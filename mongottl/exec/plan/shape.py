@@ -131,7 +131,7 @@ def _clauses(filter: bytes, planned: bool) -> list[str]:
         elif isinstance(value, bytes) and _has_operators(value):
             path = _bounded(name)
             conditions = _conditions(value, planned)
-            if len(conditions) >= LONG:  # a path of any length is not copied for each of so many
+            if len(conditions) >= LONG:  # a long path is not copied for each of them
                 shapes.append(f"{path}.({joined_shapes(_ordered(conditions, planned))})")
             else:
                 shapes.extend([f"{path}.{condition}" for condition in conditions])

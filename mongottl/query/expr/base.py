@@ -19,7 +19,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import LONG, LongList, freed_in_slices
+from mongottl.document.freeing import LONG, LongDict, LongList, freed_in_slices
 from mongottl.document.interrupt import begin_evaluation, end_evaluation, give_way
 from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined, Value
 from mongottl.errors import CommandError, is_interruption
@@ -129,28 +129,46 @@ class Constant(Expression):
 
 
 class Scope:
-    """The names in scope at a position of an expression: the parse context and the variables bound around it."""
+    """The names in scope at a position of an expression: the parse context and the variables bound around it.
+
+    slots: of the variables that are bound here; those around it are in the scopes around it (`slot_of`): an expression
+    may bind 100,000 variables, and have as many within that bind another.
+    """
 
     def __init__(self, ctx: ParseContext, parent: "Scope | None" = None) -> None:
         self.ctx: Final = ctx
-        self.slots: dict[str, int] = {} if parent is None else dict(parent.slots)
+        self.slots: dict[str, int] = {}
+        self._around: Scope | None = parent
         self.constants: dict[str, Value] = {} if parent is None else parent.constants
         self.next_slot: int = 0 if parent is None else parent.next_slot
 
     def bind(self, names: list[str]) -> "Scope":
         """The scope inside an expression that binds these names, to slots from `self.next_slot` on."""
         inner = Scope(self.ctx, self)
+        if len(names) >= LONG:
+            inner.slots = LongDict({})
         for name in names:
             give_way()
             inner.slots[name] = inner.next_slot
             inner.next_slot += 1
         return inner
 
+    def slot_of(self, name: str) -> int:
+        """The slot of a variable, -1 if none has this name."""
+        scope: Scope | None = self
+        while scope is not None:
+            slot = scope.slots.get(name, -1)
+            if slot >= 0:
+                return slot
+            scope = scope._around
+        return -1
+
     def reserve(self, count: int) -> "Scope":
         """A scope with the same names that leaves `count` slots free for variables bound around the inner
         expressions."""
         inner = Scope(self.ctx)
         inner.slots = self.slots
+        inner._around = self._around
         inner.constants = self.constants
         inner.next_slot = self.next_slot
         inner.next_slot += count

@@ -191,7 +191,7 @@ def parse_path(text: str, scope: Scope) -> Expression:
         if dotted == "":
             raise CommandError(16872, "'$' by itself is not a valid FieldPath")
         check_field_path(dotted)
-        slot = scope.slots.get("CURRENT", -1)
+        slot = scope.slot_of("CURRENT")
         if slot >= 0:
             return VariableExpression("CURRENT", slot, dotted.split("."))
         if "CURRENT" in scope.ctx.let:
@@ -214,7 +214,7 @@ def _parse_variable(text: str, scope: Scope) -> Expression:
     if dot:
         check_field_path(text if rest == "" else rest)
         parts = rest.split(".")
-    slot = scope.slots.get(name, -1)
+    slot = scope.slot_of(name)
     if slot >= 0:
         return VariableExpression(name, slot, parts)
     if name == "ROOT" or (name == "CURRENT" and name not in scope.ctx.let):

@@ -7,6 +7,9 @@
 
 from typing import Final
 
+from mongottl.document.freeing import LONG, LongSet
+from mongottl.document.interrupt import give_way
+
 
 class Effect:
     """How a stage changes the fields of documents.
@@ -28,14 +31,17 @@ class Effect:
         self.renames: Final[dict[str, str]] = {} if renames is None else renames
         self.exclusive: Final = exclusive
         self.comparisons_only: Final = comparisons_only
-        self._known: Final = set(paths)
+        many = len(paths) >= LONG
+        self._known: Final[set[str]] = LongSet() if many else set()
         # The prefixes of the paths that change, and their root fields.
-        self._prefixes: Final[set[str]] = set()
-        self._roots: Final[set[str]] = set()
-        if not exclusive:
-            for changed in paths:
-                self._prefixes.update(leading_paths(changed)[:-1])
-                self._roots.add(root_of(changed))
+        self._prefixes: Final[set[str]] = LongSet() if many else set()
+        self._roots: Final[set[str]] = LongSet() if many else set()
+        for path in paths:
+            give_way()
+            self._known.add(path)
+            if not exclusive:
+                self._prefixes.update(leading_paths(path)[:-1])
+                self._roots.add(root_of(path))
 
     def origin(self, path: str) -> str | None:
         """The path before the stage that has the same values for a filter as `path` after it; None if there is none.

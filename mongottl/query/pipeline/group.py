@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from mongottl.config import MemoryLimits
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import list_for, put_aside
+from mongottl.document.freeing import LONG, LONG_BYTES, LongDict, LongList, LongSet, list_for, put_aside
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Int64, JavaScript, MaxKey, MinKey, Missing, Value, is_number
@@ -65,8 +65,9 @@ class GroupSpec(StageSpec):
             return Effect([], {"_id": key.name}, exclusive=True, comparisons_only=True)
         if not isinstance(key, ObjectExpression):
             return None
-        renames: dict[str, str] = {}
+        renames: dict[str, str] = {} if len(key.names) < LONG else LongDict({})
         for i in range(len(key.names)):
+            give_way()
             value = key.values[i]
             if isinstance(value, FieldExpression):
                 renames[f"_id.{key.names[i]}"] = value.name
@@ -76,30 +77,40 @@ class GroupSpec(StageSpec):
         return GroupSource(source, self.key, self.accumulators, self.collation, run, self.followed)
 
     def describe(self) -> Value:
-        described: list[tuple[str, Value]] = [("_id", self.key.describe())]
+        described: list[tuple[str, Value]] = list_for(len(self.accumulators))
+        described.append(("_id", self.key.describe()))
         for accumulator in self.accumulators:
+            give_way()
             described.append((accumulator.field, accumulator.describe()))
         return encode({"$group": encode_fields(described)})
 
     def dependencies(self) -> set[str] | None:
         """The root fields that grouping reads; None for the whole document."""
-        needed: set[str] = set()
+        needed: set[str] = set() if len(self.accumulators) < LONG else LongSet()
         if not self.key.collect_fields(needed):
             return None
         for accumulator in self.accumulators:
+            give_way()
             if not accumulator.argument.collect_fields(needed):
                 return None
         return needed
 
     def collect_paths(self, paths: set[str]) -> bool:
         """Adds the paths that grouping reads; False if they are not known."""
-        return self.key.collect_paths(paths) and all(each.argument.collect_paths(paths) for each in self.accumulators)
+        if not self.key.collect_paths(paths):
+            return False
+        for accumulator in self.accumulators:
+            give_way()
+            if not accumulator.argument.collect_paths(paths):
+                return False
+        return True
 
 
 def common_sort_by(group: GroupSpec) -> bytes:
     """The `sortBy` of a group's `$top` and `$bottom` if they all have the same one; b"" if not, or without any."""
     found = b""
     for accumulator in group.accumulators:
+        give_way()
         argument = accumulator.argument
         if not isinstance(argument, TopArgument) or argument.pattern.metadata:
             return b""
@@ -117,8 +128,9 @@ class DistinctGroupSpec(GroupSpec):
     """
 
     def __init__(self, group: GroupSpec, once: bool) -> None:
-        accumulators: list[AccumulatorSpec] = []
+        accumulators: list[AccumulatorSpec] = list_for(len(group.accumulators))
         for each in group.accumulators:
+            give_way()
             argument = each.argument
             if isinstance(argument, TopArgument):
                 argument = argument.output
@@ -130,8 +142,10 @@ class DistinctGroupSpec(GroupSpec):
     def describe(self) -> Value:
         if not self._once:
             return self._group.describe()
-        root: list[tuple[str, Value]] = [("_id", self.key.describe())]
+        root: list[tuple[str, Value]] = list_for(len(self.accumulators))
+        root.append(("_id", self.key.describe()))
         for accumulator in self.accumulators:
+            give_way()
             root.append((accumulator.field, accumulator.argument.describe()))
         return encode({"$groupByDistinctScan": encode({"newRoot": encode_fields(root)})})
 
@@ -173,7 +187,12 @@ class GroupSource(DocumentSource):
         self.source: Final = source
         self._key: Final = key
         self._accumulators: Final = accumulators
-        self._arguments: Final[list[Expression]] = [accumulator.argument for accumulator in accumulators]
+        self._arguments: Final[list[Expression]] = list_for(len(accumulators))
+        for accumulator in accumulators:
+            give_way()
+            self._arguments.append(accumulator.argument)
+        # Whether there are LONG at least: then others run in between, and each new group is measured at once.
+        self._many: Final = len(accumulators) >= LONG
         self._ev: Final = run.evaluation()
         self._limit_bytes: Final[i64] = run.limits.group_bytes
         self._space: Final = run.space
@@ -315,6 +334,8 @@ class GroupSource(DocumentSource):
             group = self._group_by_field(key, doc) if isinstance(key, FieldExpression) else self._group_of(key, doc)
             if group is not None:
                 self._add_to(group)
+                if self._many:
+                    self._check_size()
 
     def _add_to(self, group: Group) -> None:
         """Adds the current document to a group."""
@@ -325,6 +346,8 @@ class GroupSource(DocumentSource):
             arguments = self._arguments
             states = group.states
             for i in range(len(states)):
+                if self._many:
+                    give_way()
                 value = arguments[i].evaluate(ev)
                 if not self._is_new and isinstance(value, (str, bytes, list)):
                     # It may replace a smaller value.
@@ -337,6 +360,8 @@ class GroupSource(DocumentSource):
             self._is_new = False
             self._size += _GROUP_BYTES
             for state in group.states:
+                if self._many:
+                    give_way()
                 if not state.grows():
                     self._size += i64(state.size())
 
@@ -347,6 +372,8 @@ class GroupSource(DocumentSource):
         states = group.states
         next_growing = 0
         for i in range(len(states)):
+            if self._many:
+                give_way()
             state = states[i]
             if next_growing < len(growing) and growing[next_growing] == i:
                 before: i64 = state.size()
@@ -395,8 +422,10 @@ class GroupSource(DocumentSource):
             parts.put(encoded, doc)
             return None
         if group is None:
-            states: list[AccumulatorState] = []
+            states: list[AccumulatorState] = list_for(len(self._accumulators))
             for accumulator in self._accumulators:
+                if self._many:
+                    give_way()
                 states.append(accumulator.start(value))
             if not self._started:
                 self._started = True
@@ -409,6 +438,8 @@ class GroupSource(DocumentSource):
 
     def _find_growing(self, states: list[AccumulatorState]) -> None:
         for i in range(len(states)):
+            if self._many:
+                give_way()
             if states[i].grows():
                 self._growing.append(i)
                 self._growth_limits.append(growth_limit(self._accumulators[i].name, self._limits))
@@ -520,6 +551,8 @@ class GroupSource(DocumentSource):
         builder.append("_id", output_value(group.key) if convert else group.key)
         accumulators = self._accumulators
         for i in range(len(accumulators)):
+            if self._many:
+                give_way()
             value = group.states[i].result()
             if isinstance(value, Missing):
                 value = None
@@ -588,8 +621,9 @@ def parse_group(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if not isinstance(argument, bytes):
         raise CommandError(15947, "a group's fields must be specified in an object")
     key: Expression | None = None
-    accumulators: list[AccumulatorSpec] = []
+    accumulators: list[AccumulatorSpec] = LongList() if len(argument) >= LONG_BYTES else []
     for name, value in fields(argument):
+        give_way()
         if name == "_id":
             if key is not None:
                 raise CommandError(15948, "a group's _id may only be specified once")

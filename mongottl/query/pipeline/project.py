@@ -4,6 +4,7 @@ from typing import Final
 
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.utf8 import decode_text
@@ -108,17 +109,20 @@ def parse_unset(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$unset: <path> | [<path>, …]}`. 31002, 31119, 31120 for another argument, and the errors of projections."""
     paths: list[tuple[str, Value]] = []
     if isinstance(argument, list):
+        paths = list_for(len(argument))
         if not argument:
             raise CommandError(31119, "$unset specification must be a string or an array with at least one field")
         for path in argument:
+            give_way()
             if not isinstance(path, str):
                 raise CommandError(
                     31120, "$unset specification must be a string or an array containing only string values"
                 )
             paths.append((path, False))
-        check_no_null_bytes([path for path, _ in paths])
+        for path, _ in paths:
+            check_no_null_byte(path)
     elif isinstance(argument, str):
-        check_no_null_bytes([argument])
+        check_no_null_byte(argument)
         paths.append((argument, False))
     else:
         raise CommandError(31002, "$unset specification must be a string or an array")
@@ -126,8 +130,8 @@ def parse_unset(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [ProjectSpec("$unset", specification, parse_projection(specification, ctx, for_find=False))]
 
 
-def check_no_null_bytes(paths: list[str]) -> None:
+def check_no_null_byte(path: str) -> None:
     """9527900 for a path with a null byte, which no field name can contain."""
-    for path in paths:
-        if "\0" in path:
-            raise CommandError(9527900, "a field path must not contain a null byte")
+    give_way()
+    if "\0" in path:
+        raise CommandError(9527900, "a field path must not contain a null byte")

@@ -7,7 +7,7 @@ from mypy_extensions import i64
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
-from mongottl.document.freeing import LONG, LongDict, LongList
+from mongottl.document.freeing import LONG, LongDict, LongList, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.path import check_field_path
 from mongottl.document.render import render_result, render_value
@@ -99,8 +99,9 @@ class FieldTree:
         return self.apply(EMPTY_DOCUMENT, 0, ev)
 
     def describe(self) -> Value:
-        described: list[tuple[str, Value]] = []
+        described: list[tuple[str, Value]] = list_for(len(self.names))
         for i in range(len(self.names)):
+            give_way()
             expression = self.expressions[i]
             tree = self.trees[i]
             if expression is not None:
@@ -112,9 +113,14 @@ class FieldTree:
     def collect_fields(self, needed: set[str]) -> bool:
         """Adds the root fields that the expressions read; False if they need the whole document."""
         for expression in self.expressions:
+            give_way()
             if expression is not None and not expression.collect_fields(needed):
                 return False
-        return all(tree is None or tree.collect_fields(needed) for tree in self.trees)
+        for tree in self.trees:
+            give_way()
+            if tree is not None and not tree.collect_fields(needed):
+                return False
+        return True
 
 
 def parse_field_tree(specification: bytes, ctx: ParseContext) -> FieldTree:
@@ -180,8 +186,9 @@ class AddFieldsSpec(StageSpec):
         self.one_to_one = True
 
     def effect(self) -> Effect | None:
-        renames: dict[str, str] = {}
+        renames: dict[str, str] = {} if len(self.tree.names) < LONG else LongDict({})
         for i in range(len(self.tree.names)):
+            give_way()
             expression = self.tree.expressions[i]
             if isinstance(expression, FieldExpression):
                 renames[self.tree.names[i]] = expression.name

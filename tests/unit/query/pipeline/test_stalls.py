@@ -11,10 +11,16 @@ from typing import Any
 import bson
 import pytest
 
+from mongottl.document.freeing import LongList
 from mongottl.document.interrupt import check_interrupt
 from mongottl.query.context import ParseContext
+from mongottl.query.expr import parse_expression
 from mongottl.query.pipeline import ListSource, open_pipeline, optimise, parse_pipeline
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
+from mongottl.query.pipeline.effect import Effect
+from mongottl.query.pipeline.group import GroupSpec
+from mongottl.query.pipeline.project import parse_unset
+from mongottl.query.pipeline.reshape import FieldTree
 from mongottl.query.pipeline.stage import STAGES
 from mongottl.query.pipeline.window.function import WINDOW_FUNCTIONS
 from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
@@ -25,6 +31,7 @@ pytestmark = pytest.mark.slow
 LENGTH = ELEMENTS
 NUMBERS = [*range(LENGTH)]
 FIELDS = [f"f{number}" for number in NUMBERS]
+MANY_FIELDS = [f"f{number}" for number in range(10 * LENGTH)]
 MANY = ELEMENTS // 10  # documents
 LONG: dict[str, Any] = {
     "a": NUMBERS,
@@ -118,7 +125,12 @@ STAGED: dict[str, list[Any]] = {
             },
         ]
     ],
-    "$group": [[{"$group": {"_id": "$n"}}], [{"$group": {"_id": "$a"}}], [{"$group": {"_id": "$wide"}}]],
+    "$group": [
+        [{"$group": {"_id": "$n"}}],
+        [{"$group": {"_id": "$a"}}],
+        [{"$group": {"_id": "$wide"}}],
+        [FEW, {"$group": {"_id": None, **{field: {"$sum": 1} for field in MANY_FIELDS[:50_000]}}}],
+    ],
     "$limit": [[{"$limit": MANY}]],
     "$lookup": [
         [{"$lookup": {"from": "other", "localField": "a", "foreignField": "n", "as": "found"}}],
@@ -141,7 +153,10 @@ STAGED: dict[str, list[Any]] = {
     "$replaceRoot": [[{"$replaceRoot": {"newRoot": {"x": "$wide"}}}]],
     "$replaceWith": [[{"$replaceWith": {"$mergeObjects": ["$$ROOT", "$wide"]}}]],
     "$sample": [[{"$sample": {"size": MANY // 2}}]],
-    "$set": [[{"$set": {"docs.n": 5}}], [FEW, {"$set": {f"wide.{field}": 2 for field in FIELDS}}]],
+    "$set": [
+        [{"$set": {"docs.n": 5}}],
+        [FEW, {"$set": {f"wide.{field}": 2 for field in FIELDS}}],
+    ],
     "$setWindowFields": [
         [{"$setWindowFields": {"partitionBy": "$a", "sortBy": BY_N, "output": {"v": {"$sum": "$n"}}}}],
         [{"$setWindowFields": {"sortBy": BY_N, "output": {field: {"$sum": "$n"} for field in FIELDS[:1_000]}}}],
@@ -185,6 +200,39 @@ def test_every_accumulator_and_stage_has_examples() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_no_pipeline_stalls_others(name: str) -> None:
     assert longest_stall_s(computation(name)) <= STALL_S
+
+
+VERY_MANY = 40 * LENGTH if LENGTH < 100_000 else 10 * LENGTH
+NAMED = LongList(f"f{number}" for number in range(VERY_MANY))
+
+
+def described_tree() -> Callable[[], object]:
+    tree = FieldTree()
+    one = parse_expression("$n", ParseContext(NOW_MS))
+    for name in NAMED:
+        tree.add(name, one, None)
+    return tree.describe
+
+
+def described_group() -> Callable[[], object]:
+    group = parse_pipeline([bson.encode({"$group": {"_id": None, "v": {"$sum": 1}}})], ParseContext(NOW_MS))[0]
+    assert isinstance(group, GroupSpec)
+    return GroupSpec(group.key, LongList(group.accumulators * VERY_MANY), None).describe
+
+
+# What is done with a stage that has very many parts, but for its parsing as a whole and its opening.
+PARTS: dict[str, Callable[[], Callable[[], object]]] = {
+    "description of $addFields": described_tree,
+    "description of $group": described_group,
+    "paths of $unset": lambda: lambda: parse_unset(NAMED, ParseContext(NOW_MS)),
+    "what $addFields changes": lambda: lambda: Effect(NAMED),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_no_part_of_a_stage_stalls_others(name: str) -> None:
+    compute = PARTS[name]()
+    assert longest_stall_s(compute) <= STALL_S
 
 
 def computation(name: str) -> Callable[[], object]:
