@@ -4,12 +4,13 @@ Source: MongoDB's reference of the two commands.
 """
 
 import re
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import cluster_needs, needing
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ONE, Field
-from mongottl.document.build import encode_fields
+from mongottl.document.build import DocumentsOfReply, encode_fields
 from mongottl.document.numbers import clamp_to_int, is_true, whole
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.errors import CommandError, ErrorCode, shortened
@@ -51,6 +52,10 @@ def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
     Idle sessions with an open transaction are among them. `$all`: idle connections, too. `$ownOps`: only
     those of the client's user.
     """
+    return {"inprog": op.compute(partial(_listed, op))}
+
+
+def _listed(op: OperationContext) -> list[Value]:
     everything = False
     filter: list[tuple[str, Value]] = []
     for name, value in op.command.extra_fields.items():
@@ -66,7 +71,11 @@ def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
         own_only=is_true(op.command.extra_fields.get("$ownOps", False)),
     )
     match = parse_match(encode_fields(filter), ParseContext(op.now_ms))
-    return {"inprog": [described for described in describe_operations(op, options) if match.matches(described)]}
+    found = DocumentsOfReply()
+    for described in describe_operations(op, options):
+        if match.matches(described):
+            found.append(described)
+    return found.documents
 
 
 class KillOpRequest(NamedTuple):

@@ -4,6 +4,7 @@ They name a query shape by `query`, `sort`, `projection` and `collation`; unknow
 Source: MongoDB's command reference, "Query Plan Cache Commands".
 """
 
+from functools import partial
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -13,7 +14,8 @@ from mongottl.commands.access import on_collection
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, COLLECTION, Field
-from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.build import EMPTY_DOCUMENT, encode_array
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -86,15 +88,20 @@ def plan_cache_set_filter(op: OperationContext, request: PlanCacheSetFilterReque
         raise CommandError(ErrorCode.BadValue, "required field indexes must be an array")
     if not indexes:
         raise CommandError(ErrorCode.BadValue, "required field indexes must contain at least one index")
-    for index in indexes:
-        if not isinstance(index, (bytes, str)) or (isinstance(index, bytes) and is_empty(index)) or index == "":
-            raise CommandError(ErrorCode.BadValue, "each item in indexes must be an object or string, and not be empty")
-    shape = _shape(op, request)
+    op.compute(partial(_check_indexes, indexes))
+    shape = op.compute(partial(_shape, op, request))
     memory = collection.plan_memory
     memory.filters[shape.text] = IndexFilter(shape.query, shape.sort, shape.projection, shape.collation, indexes)
     memory.forget_plans(shape.text)
     op.service.settings.save()
     return {}
+
+
+def _check_indexes(indexes: list[Value]) -> None:
+    for index in indexes:
+        give_way()
+        if not isinstance(index, (bytes, str)) or (isinstance(index, bytes) and is_empty(index)) or index == "":
+            raise CommandError(ErrorCode.BadValue, "each item in indexes must be an object or string, and not be empty")
 
 
 @command(
@@ -165,7 +172,7 @@ def _collection(op: OperationContext, name: str) -> Collection | None:
 
 def _optional_shape(op: OperationContext, request: ClearRequest) -> _Shape | None:
     if request.query is not MISSING:
-        return _shape(op, request)
+        return op.compute(partial(_shape, op, request))
     for argument in (request.sort, request.projection, request.collation):
         if argument is not MISSING:
             raise CommandError(ErrorCode.BadValue, "sort, projection, or collation provided without query")
@@ -199,5 +206,5 @@ def _document(field: str, value: Value) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, list):
-        return encode({str(index): item for index, item in enumerate(value)})
+        return encode_array(value)
     raise CommandError(ErrorCode.BadValue, f"field {field} must be an object")

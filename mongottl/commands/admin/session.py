@@ -15,6 +15,7 @@ from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ARRAY_FIELD, ONE, RAW_ARRAY, Field
 from mongottl.document.bson_field import unknown_field, wrong_type
 from mongottl.document.build import encode
+from mongottl.document.freeing import LongList, LongSet
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import NULL, BinData, Value
 from mongottl.document.walk import ElementCursor, fields, find_field, get_value, is_empty
@@ -86,7 +87,7 @@ def _keys(op: OperationContext, name: str, sessions: bytes) -> list[bytes]:
 
     In steps, since a message has room for hundreds of thousands, also that of a client that has not logged in.
     """
-    keys: list[bytes] = []
+    keys: list[bytes] = LongList()
     cursor = ElementCursor(sessions, 0)
     index = 0
     while cursor.next():
@@ -116,9 +117,7 @@ def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
     keys = _keys(op, "endSessions.endSessions", request.sessions)
     if op.service.authorizes and op.client.login is None:
         return {}  # a stranger has no sessions
-    patterns = SessionPatterns()
-    patterns.add_keys(keys)
-    end_sessions_elsewhere(op.service, patterns, kills=False)
+    end_sessions_elsewhere(op.service, keys, kills=False)
     return _end(op, keys, kills=False)
 
 
@@ -149,11 +148,10 @@ def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> R
 def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
     """`{killSessions: [{id: <UUID>}, …]}`."""
     keys = _keys(op, "killSessions.killSessions", request.sessions)
-    patterns = SessionPatterns()
     if not is_empty(request.sessions):
-        patterns.add_keys(keys)
-        is_done = end_sessions_elsewhere(op.service, patterns, kills=True)
+        is_done = end_sessions_elsewhere(op.service, keys, kills=True)
         return _end(op, keys, kills=True, is_done_elsewhere=is_done)
+    patterns = SessionPatterns()
     patterns.add_digests([_own_digest(op)])
     return _kill_where(op, patterns)
 
@@ -249,7 +247,7 @@ def _add_pattern(patterns: SessionPatterns, name: str, pattern: Value) -> None:
         elif field == "users":
             if not isinstance(value, list):
                 raise wrong_type(path, value, "array")
-            named = set()
+            named = LongSet()
             for index, user in enumerate(value):
                 give_way(_WORK)
                 named.add(read_user(f"{path}.{index}", user).digest)
@@ -258,7 +256,7 @@ def _add_pattern(patterns: SessionPatterns, name: str, pattern: Value) -> None:
         else:
             raise unknown_field(path)
         if named is not None:
-            digests = named if digests is None else digests & named
+            digests = named if digests is None else _in_both(digests, named)
     if digests is None and not identifier:
         patterns.everything = True
     elif digests is None:
@@ -267,6 +265,15 @@ def _add_pattern(patterns: SessionPatterns, name: str, pattern: Value) -> None:
         patterns.add_keys(identifier + digest for digest in digests)
     else:
         patterns.add_digests(digests)
+
+
+def _in_both(some: set[bytes], others: set[bytes]) -> set[bytes]:
+    found: set[bytes] = LongSet()
+    for digest in some:
+        give_way()
+        if digest in others:
+            found.add(digest)
+    return found
 
 
 def _lsid_pattern(name: str, lsid: Value) -> tuple[bytes, set[bytes] | None]:
@@ -280,18 +287,21 @@ def _lsid_pattern(name: str, lsid: Value) -> tuple[bytes, set[bytes] | None]:
 def _kill_where(op: OperationContext, patterns: SessionPatterns) -> Reply:
     """Ends the sessions that match, here and on the other servers of the store, and their operations."""
     is_done = end_sessions_elsewhere(op.service, patterns, kills=True)
-    return _end(op, list(matching_sessions(op.service, patterns)), kills=True, is_done_elsewhere=is_done)
+    return _end(op, matching_sessions(op.service, patterns), kills=True, is_done_elsewhere=is_done)
 
 
 def _end(op: OperationContext, keys: list[bytes], kills: bool, is_done_elsewhere: bool = True) -> Reply:
     """Ends sessions, and with `kills` their operations. StoreUnreachable if that was not done on another server."""
     own = op.session_key  # last, since ending it ends this operation, too
-    others = [key for key in keys if key != own]
-    for number, key in enumerate(others):
-        if number % ENDED_AT_ONCE == 0 and number:
+    ends_own = False
+    for number, key in enumerate(keys, 1):
+        if key == own:
+            ends_own = True
+        else:
+            end_session(op.service, key, kills)
+        if number % ENDED_AT_ONCE == 0:
             op.give_way()
-        end_session(op.service, key, kills)
-    if len(others) < len(keys) and own is not None:
+    if ends_own and own is not None:
         end_session(op.service, own, kills)
     if not is_done_elsewhere:
         raise StoreUnreachable("another server does not say whether it has ended the sessions")

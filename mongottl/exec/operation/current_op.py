@@ -83,7 +83,7 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
     if builds_alone:
         return described
     if options.idle_connections:
-        for client in service.clients.values():
+        for client in list(service.clients.values()):  # others come and go meanwhile
             if client.connection_id not in busy_clients and not (own_only and _user_of(client) != user):
                 idle = _described_client(client, host, active=False)
                 idle.append(("currentOpTime", f"{iso_date(asking.now_ms)}+00:00"))

@@ -1,7 +1,7 @@
 """What a server of a store asks the others to do: to end operations and sessions, which each of them has of its own.
 
     {killOp: <opid>, node: <number>}      the operation of one of them
-    {killSessions: <BinData>}             sessions, as `SessionPatterns.in_parts` names them, with their operations
+    {killSessions: <BinData>}             sessions, as `session_patterns.parts_of` names them, with their operations
     {endSessions: <BinData>}              the same without these
     {abortTransaction: <BinData>, txnNumber: <number>}
                                           the transaction of a session, by its key, that is open with this number, or an
@@ -16,17 +16,17 @@ transactions is in nobody's way any more. What has ended meanwhile is not missed
 """
 
 import math
-from collections.abc import Iterable
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.freeing import LongList
 from mongottl.document.types import BinData, Int64
 from mongottl.document.walk import get_value
 from mongottl.exec.operation.transaction_unit import abort_open
 from mongottl.exec.running.steps import Wait
 from mongottl.exec.service.leaving import note_end
 from mongottl.exec.service.service import ServiceContext
-from mongottl.exec.sessions.session_patterns import SessionPatterns, from_part
+from mongottl.exec.sessions.session_patterns import SessionPatterns, from_part, parts_of
 from mongottl.exec.sessions.transactions import Transaction
 from mongottl.storage.errors import StoreUnreachable
 from mongottl.storage.nodes import LEASE_S, MAX_MESSAGE_BYTES
@@ -38,6 +38,8 @@ _ABORT: Final = "abortTransaction"
 _LOOK_S: Final = 0.01
 # Beside the patterns in a message.
 _FRAME_BYTES: Final = 100
+# Sessions that are compared with patterns in one step.
+_MATCHED_AT_ONCE: Final = 1_000
 
 
 def kill_elsewhere(service: ServiceContext, node: int, opid: int) -> bool:
@@ -49,13 +51,17 @@ def kill_elsewhere(service: ServiceContext, node: int, opid: int) -> bool:
     return True
 
 
-def end_sessions_elsewhere(service: ServiceContext, patterns: SessionPatterns, kills: bool) -> bool:
+def end_sessions_elsewhere(service: ServiceContext, sessions: SessionPatterns | list[bytes], kills: bool) -> bool:
     """Has the other servers of the store end sessions, and with `kills` their operations; does nothing where there are
-    none. Whether all have said that they have done it. EngineUnavailable."""
+    none. Whether all have said that they have done it. EngineUnavailable.
+
+    sessions: those that match, or the keys of these."""
     nodes = service.engine.shared_nodes
     is_done = True
     if nodes is not None and (kills or len(nodes.latest) > 1):
-        for part in patterns.in_parts(MAX_MESSAGE_BYTES - _FRAME_BYTES):
+        most_bytes = MAX_MESSAGE_BYTES - _FRAME_BYTES
+        parts = parts_of(sessions, most_bytes) if isinstance(sessions, list) else sessions.in_parts(most_bytes)
+        for part in parts:
             is_done &= nodes.send(encode({_KILL if kills else _END: BinData(part, 0)}))
     return is_done
 
@@ -111,9 +117,15 @@ def _await_ends(service: ServiceContext, ended: list[Transaction], seconds: floa
         transaction.data.await_end()
 
 
-def matching_sessions(service: ServiceContext, patterns: SessionPatterns) -> Iterable[bytes]:
+def matching_sessions(service: ServiceContext, patterns: SessionPatterns) -> list[bytes]:
     """The keys of the sessions of this server that match."""
-    return [session.key for session in service.sessions.all() if patterns.matches(session.key)]
+    found: list[bytes] = LongList()
+    for number, session in enumerate(service.sessions.all(), 1):
+        if patterns.matches(session.key):
+            found.append(session.key)
+        if number % _MATCHED_AT_ONCE == 0:
+            service.stacks.give_way()
+    return found
 
 
 def end_session(service: ServiceContext, key: bytes, kills: bool) -> None:

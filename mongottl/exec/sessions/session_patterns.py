@@ -1,8 +1,11 @@
 """Which sessions a command names: by their keys, by the UUIDs that clients have chosen, or by the digests of users."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
+from mongottl.document.freeing import LongSet
+from mongottl.document.interrupt import give_way
 from mongottl.exec.sessions.session_ids import DIGEST_BYTES, digest_of
 
 _UUID_BYTES: Final = 16
@@ -13,15 +16,19 @@ class SessionPatterns:
 
     def __init__(self, everything: bool = False) -> None:
         self.everything = everything
-        self._prefixes: set[bytes] = set()
-        self._digests: set[bytes] = set()
+        self._prefixes: set[bytes] = LongSet()
+        self._digests: set[bytes] = LongSet()
 
     def add_keys(self, keys: Iterable[bytes]) -> None:
-        self._prefixes.update(keys)
+        for key in keys:
+            give_way()
+            self._prefixes.add(key)
 
     def add_digests(self, digests: Iterable[bytes]) -> None:
         """Adds the sessions of users."""
-        self._digests.update(digests)
+        for digest in digests:
+            give_way()
+            self._digests.add(digest)
 
     def add_identifier(self, identifier: bytes) -> None:
         """Adds the sessions of this UUID, of all users."""
@@ -41,17 +48,22 @@ class SessionPatterns:
         if self.everything:
             yield b""
             return
-        part: list[bytes] = []
-        held = 0
-        for pattern in [*self._prefixes, *self._digests]:
-            if held + len(pattern) + 1 > most_bytes:
-                yield b"".join(part)
-                part = []
-                held = 0
-            part.append(bytes([len(pattern)]) + pattern)
-            held += len(pattern) + 1
-        if part:
+        yield from parts_of(chain(self._prefixes, self._digests), most_bytes)
+
+
+def parts_of(patterns: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
+    """Keys, UUIDs or digests in parts of at most `most_bytes` (`from_part`)."""
+    part: list[bytes] = []
+    held = 0
+    for pattern in patterns:
+        if held + len(pattern) + 1 > most_bytes:
             yield b"".join(part)
+            part = []
+            held = 0
+        part.append(bytes([len(pattern)]) + pattern)
+        held += len(pattern) + 1
+    if part:
+        yield b"".join(part)
 
 
 def from_part(part: bytes) -> SessionPatterns:

@@ -105,6 +105,10 @@ def roles(number: int) -> list[Command]:
     return [{"role": "read", "db": f"db{other}"} for other in range(number)]
 
 
+def sessions(number: int) -> list[Command]:
+    return [{"id": Binary(n.to_bytes(16, "big"), 4)} for n in range(number)]
+
+
 SET: Command = {"$set": {"new": 1}}
 # Paths, values or patterns in one request.
 PATHS = 200_000 if is_compiled() else 20_000
@@ -279,8 +283,21 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "pipeline": [{"$merge": {"into": "new", "whenMatched": "merge"}}],
         "cursor": {},
     },
+    "cleared plans": lambda: {"planCacheClear": "c", "query": {f"f{n}": 1 for n in range(PATHS)}},
+    "index filter": lambda: {
+        "planCacheSetFilter": "c",
+        "query": {f"f{n}": 1 for n in range(PATHS)},
+        "indexes": ["_id_"],
+    },
+    "cleared index filter": lambda: {"planCacheClearFilters": "c", "query": {f"f{n}": 1 for n in range(PATHS)}},
+    "operations in progress": lambda: {
+        "currentOp": 1,
+        "$or": [{"client": f"c{n}"} for n in range(PATHS)],
+        "$db": "admin",
+    },
+    "ended sessions": lambda: {"endSessions": sessions(380_000), "$db": "admin"},
     "patterns of sessions": lambda: {
-        "killAllSessionsByPattern": [{"lsid": {"id": Binary(n.to_bytes(16, "big"), 4)}} for n in range(PATHS)],
+        "killAllSessionsByPattern": [{"lsid": lsid} for lsid in sessions(PATHS)],
         "$db": "admin",
     },
     "described role": lambda: {"rolesInfo": "role", "showPrivileges": True},
@@ -326,6 +343,7 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
 }
 # Interpreted, these take ten seconds, or writes walk a changed document for longer.
 COMPILED_EXAMPLES: dict[str, Callable[[], Command]] = {
+    "killed sessions": lambda: {"killSessions": sessions(380_000), "$db": "admin"},
     "upsert of equalities": lambda: {
         "update": "c",
         "updates": [{"q": {f"field {number}": number for number in range(200_000)}, "u": SET, "upsert": True}],
