@@ -135,7 +135,7 @@ class Dispatcher:
         try:
             sequences = message.sequences if isinstance(message, OpMsg) else []
             if isinstance(message, OpQuery):
-                body = unwrapped(body)
+                body = stacks.compute_unknown(unwrapped, body) if is_long else unwrapped(body)
             name = first_field_name(body)
             if isinstance(message, OpQuery) and not self._takes_legacy_opcodes:
                 check_op_query(name)

@@ -3,6 +3,8 @@
 from typing import Final
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.freeing import LONG_BYTES
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import DOCUMENT, MAX_DOCUMENT_BYTES, Int64, Value
 from mongottl.document.validate import (
     MAX_DEPTH,
@@ -11,7 +13,7 @@ from mongottl.document.validate import (
     SlicedValidation,
     validate_documents,
 )
-from mongottl.document.walk import find_field_at, first_field_name
+from mongottl.document.walk import ElementCursor, find_field_at, first_field_name
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
 from mongottl.exec.running.stack import Stacks
 from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCursors, OpMsg, OpQuery, Request
@@ -95,20 +97,32 @@ def _wrapped(query: bytes) -> bytes:
 
 
 def unwrapped(query: bytes) -> bytes:
-    """The command in an OP_QUERY's document. The other fields of the wrapper say nothing to a server of one member.
+    """The command in an OP_QUERY's document, which is searched as a part of an evaluation if it is long. The other
+    fields of the wrapper say nothing to a server of one member.
 
     InvalidOptions (72) for `$maxTimeMS`, which belongs to queries of collections. 40621 for `$db`: the message itself
     names the database.
     """
     inner = _wrapped(query)
     for document in (query, inner):
-        if document and find_field_at(document, 0, b"$db")[0] != 0:
+        if document and _has_field(document, b"$db"):
             raise CommandError(40621, "$db is not allowed in OP_QUERY requests")
     if not inner:
         return query
-    if find_field_at(query, 0, b"$maxTimeMS")[0] != 0:
+    if _has_field(query, b"$maxTimeMS"):
         raise CommandError(
             ErrorCode.InvalidOptions,
             "cannot use $maxTimeMS query option with commands; use maxTimeMS command option instead",
         )
     return inner
+
+
+def _has_field(document: bytes, name: bytes) -> bool:
+    if len(document) < LONG_BYTES:
+        return bool(find_field_at(document, 0, name)[0] != 0)
+    cursor = ElementCursor(document, 0)
+    while cursor.next():
+        give_way()
+        if cursor.name_bytes() == name:
+            return True
+    return False

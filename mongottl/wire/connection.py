@@ -41,6 +41,7 @@ from mongottl.wire.decode import (
 from mongottl.wire.long_message import LongMessage, Part
 from mongottl.wire.messages import (
     HEADER_SIZE,
+    MAX_LEGACY_SIZE,
     MAX_MESSAGE_SIZE,
     NEED_DATA,
     NOT_COMPRESSED,
@@ -54,6 +55,7 @@ from mongottl.wire.messages import (
     NeedData,
     OpMsg,
     OpReply,
+    opcode_name,
 )
 
 _NOTHING: Final = 0  # no opcode
@@ -152,7 +154,10 @@ class ReceiveBuffer(Generic[Other]):
             return False
         length: int = read_i32_le(self._buffer, pos)
         size: int = read_i32_le(self._buffer, pos + 20)
-        return length <= have + self._collected and LONG_COMPRESSED_BYTES <= size <= self.max_message_bytes
+        if length > have + self._collected or size > self.max_message_bytes:
+            return False
+        # Also one that has not what it declares, so that its bytes need not be joined to see that.
+        return size >= LONG_COMPRESSED_BYTES or length >= LONG_MESSAGE_BYTES
 
     def gather_next(self) -> bool:
         """Copies a part of the next message into one piece, while `next_is_compressed`. False if there is more to do
@@ -186,8 +191,7 @@ class ReceiveBuffer(Generic[Other]):
         self._ungathered = []
         try:
             head = bytes(gathered[:_COMPRESSED_HEADER_SIZE])
-            opcode = compressed_opcode(head, 0, len(gathered))
-            self._check_opcode(opcode)
+            opcode = self._checked_compressed(head, 0, len(gathered))
             header = decompressed_header(head, 0, self.max_message_bytes)
             compressor = head[24]
             size: int = read_i32_le(head, 20)
@@ -324,16 +328,15 @@ class ReceiveBuffer(Generic[Other]):
         buffer = self._buffer
         if end < 0:
             if len(buffer) - start >= HEADER_SIZE:
-                self._check_opcode(read_i32_le(buffer, start + 12))
+                self._check_header()
             return _NOTHING, b"", 0, 0, NOT_COMPRESSED
         opcode: int = read_i32_le(buffer, start + 12)
         if opcode != OP_MSG:
-            self._check_opcode(opcode)
+            self._check_opcode(opcode, end - start)
         if opcode != OP_COMPRESSED:
             self._consume(end)
             return opcode, buffer, start, end, NOT_COMPRESSED
-        opcode = compressed_opcode(buffer, start, end)
-        self._check_opcode(opcode)
+        opcode = self._checked_compressed(buffer, start, end)
         plain = decompress_message(buffer, start, end, self.max_message_bytes)
         self._consume(end)
         return opcode, plain, 0, len(plain), buffer[start + 24]
@@ -366,8 +369,29 @@ class ReceiveBuffer(Generic[Other]):
             self._release(long.rest())
         return long.result()
 
-    def _check_opcode(self, opcode: int) -> None:
-        """ProtocolError for an opcode that this end does not accept. Both ends accept OP_MSG."""
+    def _check_header(self) -> None:
+        """ProtocolError for a message that is not whole yet if it is not accepted by its header, also by that of a
+        compressed one."""
+        size: int = read_i32_le(self._buffer, self._pos)
+        opcode: int = read_i32_le(self._buffer, self._pos + 12)
+        self._check_opcode(opcode, size)
+        have = len(self._buffer) - self._pos
+        if opcode != OP_COMPRESSED or have + self._collected < _COMPRESSED_HEADER_SIZE:
+            return
+        if have < _COMPRESSED_HEADER_SIZE:
+            self._join()
+        self._checked_compressed(self._buffer, self._pos, self._pos + size)
+        decompressed_header(self._buffer, self._pos, self.max_message_bytes)
+
+    def _checked_compressed(self, buffer: bytes, start: int, end: int) -> int:
+        """The opcode of the message inside the OP_COMPRESSED in `buffer[start:end]`, of which the beginning is there.
+        ProtocolError if this end does not accept it, or its length."""
+        opcode = compressed_opcode(buffer, start, end)
+        self._check_opcode(opcode, HEADER_SIZE + read_i32_le(buffer, start + 20))
+        return opcode
+
+    def _check_opcode(self, opcode: int, size: int) -> None:
+        """ProtocolError for an opcode that this end does not accept, or not of this length. Both ends accept OP_MSG."""
         raise NotImplementedError
 
     def _decode_other(self, buffer: bytes, start: int, end: int, compressor: int) -> Other:
@@ -379,10 +403,12 @@ class WireConnection(ReceiveBuffer[LegacyRequest]):
     """The receiving end of a server, which accepts OP_MSG, and of older messages those that have a reply or that a
     server of some version executes, plain or inside OP_COMPRESSED."""
 
-    def _check_opcode(self, opcode: int) -> None:
+    def _check_opcode(self, opcode: int, size: int) -> None:
         if opcode not in (OP_MSG, OP_QUERY, OP_COMPRESSED, OP_GET_MORE, OP_KILL_CURSORS):
             expected = "a server takes OP_MSG, OP_COMPRESSED, and OP_QUERY for the first hello"
             raise self._not_a_message(refused_opcode(opcode, expected))
+        if size > MAX_LEGACY_SIZE and opcode not in (OP_MSG, OP_COMPRESSED):
+            raise ProtocolError(f"{opcode_name(opcode)}: messageLength {size} is above its limit, {MAX_LEGACY_SIZE}")
 
     def _decode_other(self, buffer: bytes, start: int, end: int, compressor: int) -> LegacyRequest:
         opcode: int = read_i32_le(buffer, start + 12)
@@ -396,7 +422,7 @@ class WireConnection(ReceiveBuffer[LegacyRequest]):
 class ClientWireConnection(ReceiveBuffer[OpReply]):
     """The receiving end of a client, which accepts OP_MSG and OP_REPLY, plain or inside OP_COMPRESSED."""
 
-    def _check_opcode(self, opcode: int) -> None:
+    def _check_opcode(self, opcode: int, size: int) -> None:
         if opcode not in (OP_MSG, OP_REPLY, OP_COMPRESSED):
             raise self._not_a_message(refused_opcode(opcode, "a client takes OP_MSG, OP_REPLY and OP_COMPRESSED"))
 

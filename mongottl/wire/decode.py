@@ -17,6 +17,8 @@ from mongottl.wire.messages import (
     HEADER_SIZE,
     LEGACY_OPCODES,
     MAX_MESSAGE_SIZE,
+    MAX_NAME_BYTES,
+    MAX_SEQUENCES,
     NOT_COMPRESSED,
     OLD_DRIVER,
     OP_COMPRESSED,
@@ -100,10 +102,12 @@ def _take_sequence(buffer: bytes, pos: int, end: int, sequences: list[tuple[str,
             f"OP_MSG: a document sequence has length {size}, but {end - pos} bytes of the message are left"
         )
     end = pos + size
-    name_end = buffer.find(b"\0", pos + 4, end)
+    name_end = buffer.find(b"\0", pos + 4, min(end, pos + 4 + MAX_NAME_BYTES + 1))
     if name_end < 0:
-        raise ProtocolError("OP_MSG: a document sequence's identifier does not end inside its section")
+        raise unended_identifier(size)
     name = decode_text(buffer, pos + 4, name_end, "OP_MSG: a document sequence's identifier")
+    if len(sequences) == MAX_SEQUENCES:
+        raise too_many_sequences()
     # Most messages have one sequence, but a set is made for any number of them in linear time.
     if sequences:
         if not names:
@@ -119,6 +123,17 @@ def _take_sequence(buffer: bytes, pos: int, end: int, sequences: list[tuple[str,
         pos += len(document)
     sequences.append((name, documents))
     return pos
+
+
+def unended_identifier(size: int) -> ProtocolError:
+    """The error for a document sequence in which no identifier ends. size: its bytes."""
+    if size <= 4 + MAX_NAME_BYTES:
+        return ProtocolError("OP_MSG: a document sequence's identifier does not end inside its section")
+    return ProtocolError(f"OP_MSG: a document sequence's identifier has more than {MAX_NAME_BYTES} bytes")
+
+
+def too_many_sequences() -> ProtocolError:
+    return ProtocolError(f"OP_MSG: there are more than {MAX_SEQUENCES} document sequences")
 
 
 def _take_document(buffer: bytes, pos: int, end: int, where: str) -> bytes:
@@ -149,7 +164,9 @@ def decode_op_query(buffer: bytes, start: int, end: int, compressor: int = NOT_C
     if end < pos:
         raise ProtocolError("OP_QUERY: the message ends before its flags")
     flags: int = read_i32_le(buffer, start + 16)
-    name_end = buffer.find(b"\0", pos, end)
+    name_end = buffer.find(b"\0", pos, min(end, pos + MAX_NAME_BYTES + 1))
+    if name_end < 0 and end - pos > MAX_NAME_BYTES:
+        raise ProtocolError(f"OP_QUERY: fullCollectionName has more than {MAX_NAME_BYTES} bytes")
     if name_end < 0:
         raise ProtocolError("OP_QUERY: fullCollectionName does not end inside the message")
     namespace = decode_text(buffer, pos, name_end, "OP_QUERY: fullCollectionName")

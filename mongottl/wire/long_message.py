@@ -17,11 +17,13 @@ from mypy_extensions import i64
 from mongottl.document.freeing import LongList
 from mongottl.errors import ProtocolError
 from mongottl.wire.crc32c import crc32c_of_part
-from mongottl.wire.decode import decode_text
+from mongottl.wire.decode import decode_text, too_many_sequences, unended_identifier
 from mongottl.wire.messages import (
     CHECKSUM_PRESENT,
     CHECKSUM_SIZE,
     HEADER_SIZE,
+    MAX_NAME_BYTES,
+    MAX_SEQUENCES,
     UNKNOWN_REQUIRED_FLAGS,
     OpMsg,
 )
@@ -223,13 +225,16 @@ class LongMessage:
             raise ProtocolError(
                 f"OP_MSG: a document sequence has length {size}, but {self._left} bytes of the message are left"
             )
-        name_end: i64 = part.find(b"\0", pos + 4, min(end, pos + size))
+        longest: i64 = min(size, 4 + MAX_NAME_BYTES + 1)
+        name_end: i64 = part.find(b"\0", pos + 4, min(end, pos + longest))
         if name_end < 0:
-            if end - pos >= size:
-                raise ProtocolError("OP_MSG: a document sequence's identifier does not end inside its section")
-            self._needed = min(size, 2 * (end - pos))
+            if end - pos >= longest:
+                raise unended_identifier(int(size))
+            self._needed = min(longest, 2 * (end - pos))
             return pos
         name = decode_text(part, int(pos) + 4, int(name_end), "OP_MSG: a document sequence's identifier")
+        if len(self._sequences) == MAX_SEQUENCES:
+            raise too_many_sequences()
         if name in self._names:
             raise ProtocolError(f"OP_MSG: two document sequences are named {name!r}")
         self._names.add(name)

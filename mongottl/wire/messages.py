@@ -9,6 +9,13 @@ from typing import Final, TypeAlias
 HEADER_SIZE: Final = 16
 # mongod's maxMessageSizeBytes, header included: the longest message that either side may send.
 MAX_MESSAGE_SIZE: Final = 48_000_000
+# The longest message of the other opcodes than OP_MSG: it has one document of 16 MB, with 16 KB around it.
+MAX_LEGACY_SIZE: Final = (16 * 1024 + 16) * 1024
+# The longest name in a message: of a document sequence, which is a field of a command, or of a collection, which has
+# 255 bytes at most.
+MAX_NAME_BYTES: Final = 1024
+# Commands take one or two document sequences, and each takes memory and time even if it is empty.
+MAX_SEQUENCES: Final = 64
 
 OP_REPLY: Final = 1
 OP_QUERY: Final = 2004

@@ -20,6 +20,7 @@ from mongottl.wire.messages import (
     COMPRESSOR_SNAPPY,
     COMPRESSOR_ZLIB,
     COMPRESSOR_ZSTD,
+    MAX_LEGACY_SIZE,
     MAX_MESSAGE_SIZE,
     NEED_DATA,
     OpMsg,
@@ -81,6 +82,22 @@ def test_writes_of_old_drivers_are_refused_with_their_age(refusal: Refusal, opco
     text = refusal(struct.pack("<iiii", 1000, 1, 0, opcode))
     assert text.startswith(f"{name} ({opcode}) is not supported; ")
     assert "drivers of before MongoDB 3.6 (2017)" in text
+
+
+@pytest.mark.parametrize(("opcode", "name"), [(2004, "OP_QUERY"), (2005, "OP_GET_MORE"), (2007, "OP_KILL_CURSORS")])
+def test_longer_old_messages_than_any_has_are_refused_by_the_header_alone(
+    refusal: Refusal, opcode: int, name: str
+) -> None:
+    size = MAX_LEGACY_SIZE + 1
+    text = f"{name} ({opcode}): messageLength {size} is above its limit, {MAX_LEGACY_SIZE}"
+    assert refusal(struct.pack("<iiii", size, 1, 0, opcode)) == text
+    # Inside OP_COMPRESSED by the header of that: these 1,000 bytes would be sent later.
+    assert refusal(struct.pack("<iiiiiiB", 1_000, 1, 0, 2012, opcode, size - 16, COMPRESSOR_ZLIB)) == text
+
+
+def test_an_uncompressed_size_beyond_a_message_is_refused_by_the_header_alone(refusal: Refusal) -> None:
+    text = refusal(struct.pack("<iiiiiiB", MAX_MESSAGE_SIZE, 1, 0, 2012, 2013, MAX_MESSAGE_SIZE, COMPRESSOR_ZLIB))
+    assert text == "OP_COMPRESSED: uncompressedSize 48000000 is not between 0 and 47999984"
 
 
 def test_http_is_told_so(refusal: Refusal) -> None:
@@ -282,6 +299,20 @@ class TestPreparation:
         query = connection.next_message()
         assert isinstance(query, OpQuery) and query.query == document(2_000_000)
         assert next_op_msg(connection).request_id == 2
+
+    def test_more_compressed_bytes_than_declared_contents(self) -> None:
+        """They are not joined before that is seen, but gathered in steps, and decompressed aside."""
+        connection = WireConnection()
+        data = bytearray(encode_request(7, document(5_000_000), compressor=COMPRESSOR_NOOP))
+        struct.pack_into("<i", data, 20, 100)
+        connection.receive_data(bytes(data[:1_000_000]))
+        connection.receive_data(bytes(data[1_000_000:]))
+        assert next_kind(connection) == (True, False)
+        assert not connection.gather_next()
+        while not connection.gather_next():
+            pass
+        with pytest.raises(ProtocolError, match="100"):
+            connection.decompress_next()
 
     def test_damaged(self) -> None:
         connection = WireConnection()

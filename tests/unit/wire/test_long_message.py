@@ -10,7 +10,7 @@ from mongottl.errors import ProtocolError
 from mongottl.wire.decode import decode_op_msg
 from mongottl.wire.encode import encode_request
 from mongottl.wire.long_message import LongMessage, Part
-from mongottl.wire.messages import CHECKSUM_PRESENT, NOT_COMPRESSED, OpMsg
+from mongottl.wire.messages import CHECKSUM_PRESENT, MAX_NAME_BYTES, MAX_SEQUENCES, NOT_COMPRESSED, OpMsg
 
 
 def contents(message: OpMsg) -> tuple[object, ...]:
@@ -76,9 +76,27 @@ def test_any_parts_give_the_same_message_or_error(damaged: bool) -> None:
     assert len(outcomes) > 50 if damaged else "a message" in outcomes
 
 
-def test_many_sequences_take_linear_time() -> None:
-    names = [f"n{number}" for number in range(30_000)]
-    data = encode_request(1, bson.encode({}), [(name, []) for name in names])
+def with_sequences(names: list[str]) -> bytes:
+    return encode_request(1, bson.encode({}), [(name, []) for name in names])
+
+
+def test_more_sequences_than_a_command_may_take_are_refused() -> None:
+    names = [f"n{number}" for number in range(MAX_SEQUENCES)]
+    data = with_sequences(names)
     assert [name for name, _ in decode_op_msg(data, 0, len(data)).sequences] == names
-    twice = encode_request(1, bson.encode({}), [(name, []) for name in [*names, "n7"]])
-    assert at_once(twice) == in_steps([twice], b"") == "OP_MSG: two document sequences are named 'n7'"
+    assert in_steps([data], b"") == at_once(data)
+    names[-1] = "n7"
+    assert at_once(with_sequences(names)) == "OP_MSG: two document sequences are named 'n7'"
+    data = with_sequences([f"n{number}" for number in range(300_000)])
+    assert at_once(data) == in_steps([data], b"") == f"OP_MSG: there are more than {MAX_SEQUENCES} document sequences"
+
+
+def test_a_longer_identifier_than_any_field_has_is_refused() -> None:
+    data = with_sequences(["\1" * MAX_NAME_BYTES])
+    assert in_steps([data], b"") == at_once(data) == contents(decode_op_msg(data, 0, len(data)))
+    # Not with the identifier in the text, which is logged: that would take seconds.
+    for length in (MAX_NAME_BYTES + 1, 3_000_000):
+        data = with_sequences(["\1" * length] * 2)
+        parts: list[Part] = [data[start : start + 60_000] for start in range(0, len(data), 60_000)]
+        expected = f"OP_MSG: a document sequence's identifier has more than {MAX_NAME_BYTES} bytes"
+        assert at_once(data) == in_steps(parts, b"") == expected

@@ -49,6 +49,7 @@ def test_fields_selector(receive: Callable[[bytes], OpQuery]) -> None:
     [
         (b"", "OP_QUERY: the message ends before its flags"),
         (bytes(4) + b"admin.$cmd", "OP_QUERY: fullCollectionName does not end inside the message"),
+        (bytes(4) + b"a" * 1_025 + b"\0", "OP_QUERY: fullCollectionName has more than 1024 bytes"),
         (bytes(4) + b"\xff\xfe\0" + bytes(8) + EMPTY, "OP_QUERY: fullCollectionName is not valid UTF-8"),
         (bytes(4) + b"a.b\0" + bytes(7), "OP_QUERY: the message ends before numberToReturn"),
         (bytes(4) + b"a.b\0" + bytes(8), "OP_QUERY: a document is truncated"),
