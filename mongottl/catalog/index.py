@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Final
 from mongottl.catalog.index_kinds import BTREE, IndexKind, IndexPattern, kind_of
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
-from mongottl.document.build import encode, encode_fields
+from mongottl.document.build import encode, encode_fields, value_size
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.compare import compare_values
+from mongottl.document.freeing import list_for
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import MISSING, Int64, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.utf8 import encode_text
+from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.ttl.policy import NO_TTL
@@ -27,6 +30,9 @@ TS_FIELD: Final = "_ts"
 MAX_INDEXES: Final = 64
 # From this length on the filter of a partial index counts for what making the keys of a document takes.
 _PARTIAL_BYTES: Final = 512
+
+# Directions of more bytes, which old versions of indexes may have, are equal only if they have as many.
+_LONG_DIRECTION: Final = 64
 
 # How an index compares with another, by MongoDB's rule: indexes are distinguished by the key pattern, `unique`,
 # `sparse`, `partialFilterExpression` and `collation`. Two that agree in these are equivalent, and identical if the
@@ -54,7 +60,8 @@ class IndexDescriptor:
     documents of fewer bytes are made within the unit of work that writes them, in a few milliseconds.
     """
 
-    def __init__(self, spec: bytes) -> None:
+    def __init__(self, spec: bytes, partial_match: "MatchExpression | None" = None) -> None:
+        """partial_match: what the partial filter means, if it is known."""
         self.spec = spec
         self.name = ""
         self.key: bytes = b""
@@ -94,13 +101,16 @@ class IndexDescriptor:
             elif field == "expireAfterSeconds" and isinstance(value, (int, float)):
                 self.expire_after_s = int(value)
         if self.partial_filter is not None:
-            self.partial_match = self._parsed_match(self.partial_filter)
+            known = partial_match is not None
+            self.partial_match = partial_match if known else self._parsed_match(self.partial_filter)
         self.is_id = self.clustered or self.name == ID_INDEX_NAME
         self.kind: IndexKind = BTREE if self.is_id else kind_of(fields(self.key))
         # Made by `prepare`.
         self._generator: KeyGenerator | None = None
         self._is_distinguished = False
         self._distinguishing: Value = None
+        self._others: dict[str, bytes] | None = None
+        self._conditions: list[bytes] | None = None
         self.pattern = IndexPattern(spec, self.key, self.sparse, self.collation)
         self.paths: list[FieldPath] = self.pattern.paths
         self.directions: list[Value] = self.pattern.directions
@@ -135,7 +145,13 @@ class IndexDescriptor:
         """Makes the next `key_generator`, and what `compared_with` compares: an option may have very many paths, so
         that this takes long, and others run meanwhile where it is called."""
         self._generator = self.kind.key_generator(self.pattern)
+        self.prepare_comparison()
+
+    def prepare_comparison(self) -> None:
+        """Makes what `compared_with` compares."""
         self.distinguishing()
+        self._other_options()
+        self._conjuncts()
 
     def key_generator(self) -> KeyGenerator:
         generator = self._generator
@@ -152,22 +168,25 @@ class IndexDescriptor:
         return self._distinguishing
 
     def with_option(self, option: str, value: Value) -> "IndexDescriptor":
-        """The descriptor of this index with one option changed, or removed (MISSING), for `collMod`."""
+        """The descriptor of this index with one option changed, or removed (MISSING), for `collMod`: none of which
+        its partial filter depends on."""
         pairs = [(name, old) for name, old in fields(self.spec) if name != option]
         if value is not MISSING:
             pairs.append((option, value))
-        return IndexDescriptor(encode_fields(pairs))
+        return IndexDescriptor(encode_fields(pairs), self.partial_match)
 
     def has_key(self, key: bytes) -> bool:
         """Whether `key` is this index's pattern: fields, order and directions, whatever the number types."""
-        mine = fields(self.key)
-        others = fields(key)
-        if len(mine) != len(others):
-            return False
-        for (path, direction), (other_path, other_direction) in zip(mine, others, strict=True):
-            if path != other_path or compare_values(direction, other_direction) != 0:
+        cursor = ElementCursor(key, 0)
+        for path, direction in fields(self.key):
+            if not cursor.next() or not cursor.name_is(encode_text(path)):
                 return False
-        return True
+            size = int(cursor.end - cursor.value)
+            if size > _LONG_DIRECTION and size != value_size(direction):  # else it would be decoded for each index
+                return False
+            if compare_values(direction, cursor.decoded()) != 0:
+                return False
+        return not cursor.next()
 
     def compared_with(self, other: "IndexDescriptor") -> int:
         """DIFFERENT, EQUIVALENT or IDENTICAL; names do not count, nor whether an index is hidden."""
@@ -175,7 +194,7 @@ class IndexDescriptor:
             not self.has_key(other.key)
             or self.unique != other.unique
             or self.sparse != other.sparse
-            or not _same_filter(self.partial_filter, other.partial_filter)
+            or self._conjuncts() != other._conjuncts()
             or self.distinguishing() != other.distinguishing()
             or not same_collation(self.collation, other.collation)
         ):
@@ -184,29 +203,40 @@ class IndexDescriptor:
 
     def _other_options(self) -> dict[str, bytes]:
         """The options by which two equivalent indexes may still differ."""
-        return {name: encode_value(value) for name, value in fields(self.spec) if name not in _NOT_OTHER}
+        others = self._others
+        if others is None:
+            others = {name: encode_value(value) for name, value in fields(self.spec) if name not in _NOT_OTHER}
+            self._others = others
+        return others
+
+    def _conjuncts(self) -> list[bytes]:
+        """The conditions of the partial filter that must all match, sorted and in a form that equal ones have in
+        common; none without a filter."""
+        conjuncts = self._conditions
+        if conjuncts is None:
+            conjuncts = list_for(0 if self.partial_filter is None else len(self.partial_filter))
+            if self.partial_filter is not None:
+                conjuncts.append(b"")  # it may be empty
+                _add_conjuncts(self.partial_filter, conjuncts)
+            conjuncts = sort_in_parts(conjuncts)
+            self._conditions = conjuncts
+        return conjuncts
 
     def option(self, name: str) -> Value:
         """An option as the specification has it; MISSING if it does not."""
         return get_value(self.spec, name)
 
 
-def _same_filter(a: bytes | None, b: bytes | None) -> bool:
-    if a is None or b is None:
-        return a is None and b is None
-    return compare_values(a, b) == 0 or _conjuncts(a) == _conjuncts(b)
-
-
-def _conjuncts(filter: bytes) -> list[bytes]:
-    """The conditions of a filter that must all match, each as a document, sorted, so that filters can be compared."""
-    parts: list[bytes] = []
+def _add_conjuncts(filter: bytes, conjuncts: list[bytes]) -> None:
     for name, value in fields(filter):
         if name == "$and" and isinstance(value, list):
             for part in value:
-                parts += _conjuncts(part) if isinstance(part, bytes) else [encode({name: part})]
+                if isinstance(part, bytes):
+                    _add_conjuncts(part, conjuncts)
+                else:
+                    conjuncts.append(encode_value(encode({name: part})))
         else:
-            parts.append(encode({name: value}))
-    return sorted(parts)
+            conjuncts.append(encode_value(encode({name: value})))
 
 
 def id_index_spec(collation: Collation | None = None) -> bytes:

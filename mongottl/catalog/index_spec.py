@@ -18,10 +18,10 @@ from mongottl.document.compare import compare_numbers
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_nan, is_true, truncated, whole
 from mongottl.document.path import check_path_depth
-from mongottl.document.render import render_document, render_value
+from mongottl.document.render import render_beginning, render_value
 from mongottl.document.types import Value, is_number, type_code_of, type_name
-from mongottl.document.walk import fields, is_empty
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.document.walk import ElementCursor, fields, first_field_name, is_empty
+from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.query.collation import parse_collation
 from mongottl.ttl.policy import parse_default_ttl
 
@@ -56,7 +56,7 @@ def parse_index_spec(spec: bytes, ignore_unknown: bool = False, inherited: Colla
     except CommandError as error:
         raise CommandError(
             error.code,
-            f"Error in specification {render_document(spec)} :: caused by :: {error.message}",
+            f"Error in specification {render_beginning(spec)} :: caused by :: {error.message}",
             error.details,
         ) from None
 
@@ -70,7 +70,7 @@ def check_id_index_spec(spec: bytes, collation: Collation | None) -> None:
     key = _key_of(spec)
     if not _is_id_key(key):
         raise CommandError(
-            ErrorCode.BadValue, f"The field 'key' for an _id index must be {{_id: 1}}, but got {render_document(key)}"
+            ErrorCode.BadValue, f"The field 'key' for an _id index must be {{_id: 1}}, but got {render_beginning(key)}"
         )
     parse_index_spec(spec, False, collation)
 
@@ -99,7 +99,7 @@ def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> In
     key: bytes | None = None
     name: str | None = None
     version = 2
-    options: list[tuple[str, Value]] = []
+    options: dict[str, Value] = {}
     refused = ""
     collation = inherited
     for option, value in fields(spec):
@@ -114,22 +114,22 @@ def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> In
         elif option in _BOOLEAN_OPTIONS:
             if not isinstance(value, bool) and (option == "hidden" or not is_number(value)):
                 raise _wrong_type(option, value, "bool")
-            options.append((option, is_true(value)))
+            options[option] = is_true(value)
         elif option == "expireAfterSeconds":
-            options.append((option, value))
+            options[option] = value
         elif option == "partialFilterExpression":
             if not isinstance(value, bytes):
                 raise _wrong_type(option, value, "object")
-            options.append((option, value))
+            options[option] = value
         elif option == "storageEngine":
-            options.append((option, _checked_engine_options(value)))
+            options[option] = _checked_engine_options(value)
         elif option == "collation":
             collation = _checked_collation(value)
         elif (owner := _owner_of(option)) is not None:
             expected = owner.options[option]
             if expected and not _is_of_type(value, expected):
                 raise _wrong_type(option, value, expected)
-            options.append((option, value))
+            options[option] = value
         elif option in _REFUSED_OPTIONS:
             expected = _REFUSED_OPTIONS[option][0]
             if expected and not _is_of_type(value, expected):
@@ -138,7 +138,8 @@ def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> In
         elif option not in _IGNORED_OPTIONS and not ignore_unknown:
             raise CommandError(
                 ErrorCode.InvalidIndexSpecificationOption,
-                f"The field '{option}' is not valid for an index specification. Specification: {render_document(spec)}",
+                f"The field '{shortened(option)}' is not valid for an index specification. Specification:"
+                f" {render_beginning(spec)}",
             )
     if key is None:
         raise _missing("key")
@@ -146,7 +147,7 @@ def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> In
         raise _missing("name")
     if refused:
         raise _refusal(refused)
-    _check_key(key, version, any(option == "expireAfterSeconds" for option, _ in options))
+    _check_key(key, version, "expireAfterSeconds" in options)
     _check_name(name)
     if _is_id_key(key):
         return _id_index(spec, collation, inherited)
@@ -154,10 +155,10 @@ def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> In
         raise CommandError(
             ErrorCode.BadValue,
             f"The index name '{ID_INDEX_NAME}' is reserved for the _id index, which must have key pattern {{_id: 1}},"
-            f" found key: {render_document(key)}",
+            f" found key: {render_beginning(key)}",
         )
     kind = kind_of(fields(key))
-    for option, _ in options:
+    for option in options:
         owner = _owner_of(option)
         if owner is not None and owner is not kind:
             owner.check_misplaced(option)
@@ -165,7 +166,7 @@ def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> In
         raise CommandError(
             ErrorCode.CannotCreateIndex, f"Index type '{kind.plugin}' does not support collation: {collation.locale}"
         )
-    shown_key, shown = kind.normalised(key, dict(_checked_options(key, options)))
+    shown_key, shown = kind.normalised(key, _checked_options(key, options))
     checked: list[tuple[str, Value]] = [("v", version), ("key", shown_key), ("name", name)]
     checked.extend(shown.items())
     if collation is not None:
@@ -185,11 +186,14 @@ def _checked_pattern_type(value: Value) -> bytes:
     if not isinstance(value, bytes):
         raise _wrong_type("key", value, "object")
     seen: set[str] = set()
-    for path, _ in fields(value):
+    cursor = ElementCursor(value, 0)
+    while cursor.next() and len(seen) <= MAX_COMPOUND_FIELDS:
+        path = cursor.name()
         if path in seen:
             raise CommandError(
                 ErrorCode.BadValue,
-                f"The field '{path}' appears multiple times in the index key pattern {render_document(value)}",
+                f"The field '{shortened(path)}' appears multiple times in the index key pattern"
+                f" {render_beginning(value)}",
             )
         seen.add(path)
     return value
@@ -266,13 +270,15 @@ def _wrong_type(option: str, value: Value, expected: str) -> CommandError:
 
 def _is_id_key(key: bytes) -> bool:
     """Whether this is the pattern of the `_id` index. BadValue (2) for a descending one, {_id: -1}."""
+    if first_field_name(key) != "_id" or _has_too_many_fields(key):
+        return False
     pattern = fields(key)
-    if len(pattern) != 1 or pattern[0][0] != "_id":
+    if len(pattern) != 1:
         return False
     direction = truncated(pattern[0][1])
     if direction == -1:
         raise CommandError(
-            ErrorCode.BadValue, f"The field 'key' for an _id index must be {{_id: 1}}, but got {render_document(key)}"
+            ErrorCode.BadValue, f"The field 'key' for an _id index must be {{_id: 1}}, but got {render_beginning(key)}"
         )
     return direction == 1
 
@@ -282,8 +288,8 @@ def _id_index(spec: bytes, collation: Collation | None, collections: Collation |
         if option not in _ID_INDEX_OPTIONS:
             raise CommandError(
                 ErrorCode.InvalidIndexSpecificationOption,
-                f"The field '{option}' is not valid for an _id index specification. Specification:"
-                f" {render_document(spec)}",
+                f"The field '{shortened(option)}' is not valid for an _id index specification. Specification:"
+                f" {render_beginning(spec)}",
             )
     if not same_collation(collation, collections):
         raise CommandError(ErrorCode.BadValue, "The _id index must have the same collation as the collection.")
@@ -291,11 +297,11 @@ def _id_index(spec: bytes, collation: Collation | None, collections: Collation |
 
 
 def _check_key(key: bytes, version: int, has_ttl: bool) -> None:
-    pattern = fields(key)
-    if not pattern:
+    if is_empty(key):
         raise CommandError(ErrorCode.CannotCreateIndex, "Index keys cannot be an empty object.")
-    if len(pattern) > MAX_COMPOUND_FIELDS:
+    if _has_too_many_fields(key):
         raise CommandError(TOO_MANY_COMPOUND_KEYS, "too many compound keys")
+    pattern = fields(key)
     if has_ttl and len(pattern) > 1:
         raise CommandError(
             ErrorCode.CannotCreateIndex, "TTL indexes are single-field indexes, compound indexes do not support TTL"
@@ -320,6 +326,14 @@ def _check_key(key: bytes, version: int, has_ttl: bool) -> None:
         if path == "_fts" and kind.plugin != "text":
             raise CommandError(ErrorCode.CannotCreateIndex, "Index key contains an illegal field name: '_fts'")
     kind.check_pattern(pattern)
+
+
+def _has_too_many_fields(key: bytes) -> bool:
+    cursor = ElementCursor(key, 0)
+    for _ in range(MAX_COMPOUND_FIELDS):
+        if not cursor.next():
+            return False
+    return cursor.next()
 
 
 def _check_direction(path: str, direction: Value, version: int) -> None:
@@ -362,19 +376,18 @@ def _illegal_name() -> CommandError:
     )
 
 
-def _checked_options(key: bytes, options: list[tuple[str, Value]]) -> list[tuple[str, Value]]:
+def _checked_options(key: bytes, options: dict[str, Value]) -> dict[str, Value]:
     """The options as listIndexes shows them."""
-    known = dict(options)
-    if "partialFilterExpression" in known:
-        if known.get("sparse"):
+    if "partialFilterExpression" in options:
+        if options.get("sparse"):
             raise CommandError(ErrorCode.CannotCreateIndex, 'cannot mix "partialFilterExpression" and "sparse" options')
-        check_partial_filter(known["partialFilterExpression"])
-    shown: list[tuple[str, Value]] = []
-    for option, value in options:
+        check_partial_filter(options["partialFilterExpression"])
+    shown: dict[str, Value] = {}
+    for option, value in options.items():
         if option == "expireAfterSeconds":
-            shown.append((option, _checked_ttl(key, known, value)))
+            shown[option] = _checked_ttl(key, options, value)
         elif value or option in ("sparse", "background") or _owner_of(option) is not None:
-            shown.append((option, value))
+            shown[option] = value
     return shown
 
 

@@ -6,9 +6,14 @@ writes values that expressions have computed, which mongod writes in another way
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import encode_fields
 from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.types import (
+    ARRAY,
+    DOCUMENT,
+    STRING,
     BinData,
     Date,
     DBPointer,
@@ -24,10 +29,14 @@ from mongottl.document.types import (
     Undefined,
     Value,
 )
-from mongottl.document.walk import fields
+from mongottl.document.utf8 import character_start, decode_text
+from mongottl.document.walk import ElementCursor, fields
+from mongottl.errors import shortened
 
 # The most texts that are joined, and then freed, at once.
 _JOINED_AT_ONCE: Final = 1_000
+# The most bytes of a document, an element or a text that `render_beginning` decodes.
+_SHOWN_BYTES: Final[i64] = 4096
 _UUID_SUBTYPE: Final = 4
 _UUID_BYTES: Final = 16
 _SENSITIVE_SUBTYPE: Final = 8
@@ -147,6 +156,43 @@ def render_document(document: bytes) -> str:
     for name, value in pairs:
         listed.add(f"{name}: {render_value(value)}")
     return "{ " + listed.text() + " }"
+
+
+def render_beginning(document: bytes) -> str:
+    """`render_document` of what a client has sent, as messages show it: only the beginning of a long one
+    (`errors.shortened`), with `...` in place of what is left out. It takes no time that depends on the length."""
+    if len(document) <= _SHOWN_BYTES:
+        return shortened(render_document(document))
+    return shortened(_beginning(document, 0, False))
+
+
+def _beginning(buf: bytes, start: i64, is_array: bool) -> str:
+    """The first elements of the document, or array, at `start`."""
+    parts: list[str] = []
+    room: i64 = _SHOWN_BYTES
+    cursor = ElementCursor(buf, start)
+    while cursor.next():
+        if room <= 0:
+            parts.append("...")
+            break
+        type_code: i64 = cursor.type_code
+        if cursor.end - cursor.element <= _SHOWN_BYTES:
+            text = render_value(cursor.decoded())
+        elif type_code == DOCUMENT or type_code == ARRAY:
+            text = _beginning(buf, cursor.value, type_code == ARRAY)
+        elif type_code == STRING:
+            text = '"' + _text_beginning(buf, cursor.value + 4, cursor.end - 1)
+        else:
+            text = "..."
+        parts.append(text if is_array else f"{_text_beginning(buf, cursor.name_start, cursor.name_end)}: {text}")
+        room -= len(parts[-1])
+    return ("[ " if is_array else "{ ") + ", ".join(parts) + (" ]" if is_array else " }")
+
+
+def _text_beginning(buf: bytes, start: i64, end: i64) -> str:
+    if end - start <= _SHOWN_BYTES:
+        return decode_text(buf[start:end])
+    return decode_text(buf[start : character_start(buf, int(start + _SHOWN_BYTES))]) + "..."
 
 
 def render_logged(document: bytes) -> str:

@@ -14,19 +14,20 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import TS_FIELD, IndexDescriptor
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.catalog.key_ranges import ALL_KEYS
-from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
+from mongottl.document.bson_field import DUPLICATE_FIELD, NUMBERS, unknown_field, wrong_type
 from mongottl.document.interrupt import Undivided
 from mongottl.document.numbers import clamp_to_int, is_true
-from mongottl.document.render import render_document
+from mongottl.document.render import render_beginning
 from mongottl.document.types import MISSING, Int64, Value, is_number
-from mongottl.document.walk import fields, get_value
-from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
+from mongottl.document.walk import ElementCursor, get_value
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.stage import BATCH_BYTES, check_alive
 from mongottl.exec.write.expiry import rearm_collection
 from mongottl.exec.write.index_build import build_indexes
 from mongottl.ttl.policy import NO_TTL, is_expired, parse_default_ttl
 
+_OPTIONS: Final = ("name", "keyPattern", "expireAfterSeconds", "hidden", "unique", "prepareUnique")
 _TRUTH: Final = "[bool, long, int, decimal, double]"
 # Index entries that are checked in one step.
 _SCAN_BATCH: Final = 256
@@ -48,7 +49,16 @@ class IndexChange:
         self.prepare_unique: bool | None = None
         self.options: list[tuple[str, Value]] = []
         self.found_name = ""
-        for option, value in fields(change):
+        seen: set[str] = set()
+        cursor = ElementCursor(change, 0)
+        while cursor.next():
+            option = cursor.name()
+            value = cursor.decoded_without_elements()
+            if option in seen:
+                raise CommandError(DUPLICATE_FIELD, f"BSON field 'collMod.index.{option}' is a duplicate field")
+            if option not in _OPTIONS:
+                raise unknown_field(f"collMod.index.{option}")
+            seen.add(option)
             if value is None and option in ("name", "keyPattern", "hidden", "unique", "prepareUnique"):
                 continue
             if option not in ("name", "keyPattern"):
@@ -64,7 +74,7 @@ class IndexChange:
             elif option == "expireAfterSeconds":
                 if value is not None:
                     self.expire_after_seconds = value
-            elif option in ("hidden", "unique", "prepareUnique"):
+            else:
                 if not isinstance(value, bool) and not is_number(value):
                     raise wrong_type(f"collMod.index.{option}", value, _TRUTH)
                 if option == "hidden":
@@ -73,8 +83,6 @@ class IndexChange:
                     self.unique = is_true(value)
                 else:
                     self.prepare_unique = is_true(value)
-            else:
-                raise unknown_field(f"collMod.index.{option}")
 
     @property
     def only_unique(self) -> bool:
@@ -231,7 +239,7 @@ def _find_index(collection: Collection, change: IndexChange) -> CollectionIndex:
         index = collection.index_named(change.name)
         if index is None or _is_clustering(index, change):
             raise CommandError(
-                ErrorCode.IndexNotFound, f"cannot find index {change.name} for ns {collection.namespace}"
+                ErrorCode.IndexNotFound, f"cannot find index {shortened(change.name)} for ns {collection.namespace}"
             )
         return index
     assert change.key is not None
@@ -240,13 +248,13 @@ def _find_index(collection: Collection, change: IndexChange) -> CollectionIndex:
     if not found:
         raise CommandError(
             ErrorCode.IndexNotFound,
-            f"cannot find index {render_document(change.key)} for ns {collection.namespace}",
+            f"cannot find index {render_beginning(change.key)} for ns {collection.namespace}",
         )
     if len(found) > 1:
-        conflicting = ", ".join(render_document(entry.descriptor.spec) for entry in found)
+        conflicting = ", ".join(render_beginning(entry.descriptor.spec) for entry in found)
         raise CommandError(
             ErrorCode.AmbiguousIndexKeyPattern,
-            f"index keyPattern {render_document(change.key)} matches {len(found)} indexes, must use index name."
+            f"index keyPattern {render_beginning(change.key)} matches {len(found)} indexes, must use index name."
             f" Conflicting indexes: {conflicting}",
         )
     return found[0]

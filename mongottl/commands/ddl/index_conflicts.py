@@ -8,7 +8,7 @@ from typing import Final
 
 from mongottl.catalog.index import DIFFERENT, IDENTICAL, IndexDescriptor
 from mongottl.dialect.interface import Dialect
-from mongottl.document.render import render_document
+from mongottl.document.render import render_beginning
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 
@@ -118,4 +118,4 @@ def _names(descriptor: IndexDescriptor) -> tuple[str, ...]:
 
 
 def _both(requested: IndexDescriptor, existing: IndexDescriptor) -> str:
-    return f"Requested index: {render_document(requested.spec)}, existing index: {render_document(existing.spec)}"
+    return f"Requested index: {render_beginning(requested.spec)}, existing index: {render_beginning(existing.spec)}"

@@ -28,12 +28,12 @@ from mongottl.commands.time_series import check_time_series_index
 from mongottl.document.bson_field import missing_field, wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.freeing import LongList, put_aside
-from mongottl.document.interrupt import Undivided
+from mongottl.document.interrupt import Undivided, give_way
 from mongottl.document.numbers import truncated
-from mongottl.document.render import render_document
+from mongottl.document.render import render_beginning
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.state.profiler import PROFILE_COLLECTION
 from mongottl.exec.write.expiry import count_living, rearm_collection
@@ -123,6 +123,10 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
     if op.service.features is not None:
         _check_version(op.service.features, wanted)
     wanted = _without_repetitions(dialect.requested_indexes(wanted))
+    if collection is not None:
+        for index in [*collection.listed_indexes]:
+            give_way()
+            index.descriptor.prepare_comparison()
     # Of more than these some are too many.
     for descriptor in wanted[: 2 * MAX_INDEXES]:
         descriptor.prepare()
@@ -298,7 +302,7 @@ def _new_indexes(
             if len(new) >= room or (not dialect.limits_indexes and others.has_too_many_like(descriptor)):
                 raise CommandError(
                     ErrorCode.CannotCreateIndex,
-                    f"add index fails, too many indexes for {namespace} key:{render_document(descriptor.key)}",
+                    f"add index fails, too many indexes for {namespace} key:{render_beginning(descriptor.key)}",
                 )
             new.append(descriptor)
             others.add(descriptor)
@@ -395,11 +399,12 @@ def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Reply:
     op.check_database()
     check_collection_name(op.database, request.collection)
     check_uuid_of(op, "dropIndexes", request.collection_uuid, request.collection)
+    op.catalog.lookup(op.database, request.collection, time_series=True)  # raises for a view
+    if request.what is MISSING:
+        raise missing_field("dropIndexes.index")
+    op.compute(partial(_check_index_type, request.what))
     with Undivided():
         collection = op.catalog.lookup(op.database, request.collection, time_series=True)
-        if request.what is MISSING:
-            raise missing_field("dropIndexes.index")
-        _check_index_type(request.what)
         if collection is None:
             raise CommandError(ErrorCode.NamespaceNotFound, f"ns not found {op.database}.{request.collection}")
         reply, removed = _drop(op, collection, request.what)
@@ -414,6 +419,7 @@ def _check_index_type(index: Value) -> None:
     if isinstance(index, list):
         value = ""
         for position, item in enumerate(index):
+            give_way()
             if not isinstance(item, str):
                 named = f"dropIndexes.index.{position}"
                 value = item
@@ -433,14 +439,14 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> tuple[d
     elif isinstance(index, bytes):
         removed = [_by_key(collection, index)]
     else:
-        names = index if isinstance(index, list) else [index]
-        for name in names:
-            entry = collection.index_named(str(name))
-            if entry is None or entry not in known:
-                raise CommandError(ErrorCode.IndexNotFound, f"index not found with name [{name}]")
-            if entry in removed:  # the first of two equal names has dropped it
-                raise CommandError(ErrorCode.IndexNotFound, f"index not found with name [{name}]")
-            removed.append(entry)
+        left: dict[str, CollectionIndex] = {}
+        for entry in known:
+            left.setdefault(entry.name, entry)
+        for name in index if isinstance(index, list) else [index]:
+            named = left.pop(str(name), None)  # the first of two equal names drops it
+            if named is None:
+                raise CommandError(ErrorCode.IndexNotFound, f"index not found with name [{shortened(str(name))}]")
+            removed.append(named)
     if any(entry.descriptor.clustered for entry in removed):
         raise CommandError(_CLUSTERED_CANNOT_GO, "Cannot drop the clustered index")
     if any(entry.descriptor.is_id for entry in removed):
@@ -454,12 +460,12 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> tuple[d
 def _by_key(collection: Collection, key: bytes) -> CollectionIndex:
     found = [entry for entry in collection.listed_indexes if entry.descriptor.has_key(key)]
     if not found:
-        raise CommandError(ErrorCode.IndexNotFound, f"can't find index with key: {render_document(key)}")
+        raise CommandError(ErrorCode.IndexNotFound, f"can't find index with key: {render_beginning(key)}")
     if len(found) > 1:
-        conflicting = ", ".join(render_document(entry.descriptor.spec) for entry in found)
+        conflicting = ", ".join(render_beginning(entry.descriptor.spec) for entry in found)
         raise CommandError(
             ErrorCode.AmbiguousIndexKeyPattern,
-            f"{len(found)} indexes found for key: {render_document(key)}, identify by name instead."
+            f"{len(found)} indexes found for key: {render_beginning(key)}, identify by name instead."
             f" Conflicting indexes: {conflicting}",
         )
     return found[0]

@@ -7,7 +7,7 @@ import pytest
 from bson import Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from bson.datetime_ms import DatetimeMS
 
-from mongottl.document.render import render_logged, render_result, render_value
+from mongottl.document.render import render_beginning, render_document, render_logged, render_result, render_value
 from mongottl.document.types import MISSING
 from mongottl.document.walk import get_value
 
@@ -68,3 +68,27 @@ def test_sensitive_data_is_not_logged() -> None:
 
 def test_a_missing_value() -> None:
     assert render_result(MISSING) == "MISSING"
+
+
+@pytest.mark.parametrize(
+    ("document", "beginning"),
+    [
+        ({"a": 1, "b": ["x"]}, '{ a: 1, b: [ "x" ] }'),
+        ({"a": 1, "b": "\u00e4" * 9_000}, '{ a: 1, b: "\u00e4\u00e4'),
+        ({"a": [{"b": 1}] * 3_000}, "{ a: [ { b: 1 }, { b: 1 }, "),
+        ({"a": {"b": bytes(9_000), "c": 1}}, "{ a: { b: ..., c: 1 } }"),
+        ({"\u00e4" * 9_000: 1}, "{ \u00e4\u00e4"),
+        ({f"f{n}": n for n in range(9_000)}, "{ f0: 0, f1: 1, "),
+    ],
+)
+def test_the_beginning_of_a_document(document: Any, beginning: str) -> None:
+    shown = render_beginning(bson.encode(document))
+    assert shown.startswith(beginning)
+    assert shown == render_document(bson.encode(document)) or len(shown) <= 1_003
+
+
+def test_the_beginning_of_a_document_of_many_levels() -> None:
+    document: Any = {"a": "x" * 9_000}
+    for _ in range(50):
+        document = {"a": document}
+    assert render_beginning(bson.encode(document)).startswith("{ a: { a: {")

@@ -272,6 +272,17 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "filter": {"text": "\u0345\u0316" * 10 * PATHS},
         "collation": {"locale": "vi"},
     },
+    "second text index": lambda: {
+        "createIndexes": "c",
+        "indexes": [{"key": {"n": "text"}, "name": "n", "weights": {f"f{n}": 1 for n in range(2 * PATHS)}}],
+    },
+    "second partial index": lambda: {"createIndexes": "filtered", "indexes": [{**PARTIAL, "name": "another"}]},
+    "hidden partial index": lambda: {"collMod": "filtered", "index": {"name": "filtered", "hidden": True}},
+    "hidden index of many fields": lambda: {
+        "collMod": "c",
+        "index": {"keyPattern": {f"f{n}": 1 for n in range(5 * PATHS)}, "hidden": True},
+    },
+    "dropped index of many fields": lambda: {"dropIndexes": "c", "index": {f"f{n}": 1 for n in range(5 * PATHS)}},
     "new view": lambda: {"create": "seen", "viewOn": "c", "pipeline": [long_stage(PATHS)]},
     "changed view": lambda: {"collMod": "view", "viewOn": "c", "pipeline": [long_stage(PATHS)]},
     "configuration of an engine": lambda: {
@@ -343,6 +354,7 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
 }
 # Interpreted, these take ten seconds, or writes walk a changed document for longer.
 COMPILED_EXAMPLES: dict[str, Callable[[], Command]] = {
+    "index of too many fields": lambda: one_index({f"f{n}": 1 for n in range(1_000_000)}),
     "killed sessions": lambda: {"killSessions": sessions(380_000), "$db": "admin"},
     "upsert of equalities": lambda: {
         "update": "c",
@@ -387,6 +399,12 @@ RANKED: list[Command] = [
 USER: Command = {"createUser": "user", "pwd": "p", "roles": ["role"]}
 HOLDER: Command = {"createUser": "holder", "pwd": "p", "roles": roles(150_000), "$db": "admin"}
 PADDED: Command = {"insert": "padded", "documents": [{"_id": 1, "a": [0]}]}
+PARTIAL: Command = {
+    "key": {"n": 1},
+    "name": "filtered",
+    "partialFilterExpression": {"$or": [{"n": n} for n in range(PATHS)]},
+}
+FILTERED: Command = {"createIndexes": "filtered", "indexes": [PARTIAL]}
 # What is there before an example runs.
 BEFORE: dict[str, list[Command]] = {
     "fused rankings": RANKED,
@@ -401,6 +419,8 @@ BEFORE: dict[str, list[Command]] = {
     "duplicate key": [UNIQUE, {"insert": "unique", "documents": [{"wide": WIDE}]}],
     "duplicate key of findAndModify": [UNIQUE, {"insert": "unique", "documents": [{"wide": WIDE}]}],
     "duplicate key of a new index": [{"insert": "duplicates", "documents": [{"wide": WIDE}]}] * 2,
+    "second partial index": [FILTERED],
+    "hidden partial index": [FILTERED],
     "granted privileges": [ROLE],
     "revoked privileges": [ROLE],
     "described role": [ROLE],
@@ -433,6 +453,9 @@ REFUSED = (
     "CannotCreateIndex",
     "Overflow",
     "Location7749501",
+    "Location13103",
+    "IndexOptionsConflict",
+    "IndexNotFound",
 )
 
 
