@@ -17,10 +17,10 @@ from typing import Any, Final, TypeAlias
 from mongottl.commands.access import Access
 from mongottl.commands.families import FAMILIES, module_of
 from mongottl.commands.request import RequestParser, fields_of, parser_for
-from mongottl.document.build import encode_fields
+from mongottl.document.build import DocumentBuilder
 from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Value
-from mongottl.document.walk import fields, find_field
+from mongottl.document.walk import ElementCursor, find_field
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.state.usage import LatencyGroup
 from mongottl.versions import COMMAND, Version, since
@@ -139,7 +139,15 @@ class CommandSpec(CommandTraits):
         """The command's body for others to see: with "xxx" in place of passwords."""
         if not self.secret_fields:
             return body
-        return encode_fields([(name, "xxx" if name in self.secret_fields else value) for name, value in fields(body)])
+        builder = DocumentBuilder()
+        cursor = ElementCursor(body, 0)
+        while cursor.next():
+            name = cursor.name()
+            if name in self.secret_fields:
+                builder.append(name, "xxx")
+            else:
+                builder.append_raw_element(cursor.raw_element())
+        return builder.finish()
 
     def shown(self, op: OperationContext) -> bytes:
         """The command of an operation for others to see: without passwords, and with the comment of its cursor if it
@@ -147,7 +155,10 @@ class CommandSpec(CommandTraits):
         body = self.without_secrets(op.command.body)
         if op.command.comment is None or find_field(body, b"comment")[0] != 0:
             return body
-        return encode_fields([*fields(body), ("comment", op.command.comment)])
+        builder = DocumentBuilder()
+        builder.append_raw_element(body[4:-1])
+        builder.append("comment", op.command.comment)
+        return builder.finish()
 
     def takes_default_time_limit(self, body: bytes) -> bool:
         """Whether the cluster parameter `defaultMaxTimeMS` applies: to reads that may give `maxTimeMS` for themselves.

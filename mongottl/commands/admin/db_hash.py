@@ -12,7 +12,8 @@ from mongottl.commands.access import on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ONE, Field
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.freeing import LongDict, LongList
+from mongottl.document.freeing import LongDict, LongList, LongSet
+from mongottl.document.interrupt import give_way
 from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import MISSING, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -44,12 +45,9 @@ def db_hash(op: OperationContext, request: DbHashRequest) -> Reply:
     array means all. BadValue (2) for an element that is no string.
     """
     op.check_database()
-    wanted: set[str] = set()
-    if isinstance(request.collections, list):
-        for name in request.collections:
-            if not isinstance(name, str):
-                raise CommandError(ErrorCode.BadValue, "collections entries have to be strings")
-            wanted.add(name)
+    collections = request.collections
+    if isinstance(collections, list):
+        op.compute(partial(_check_names, collections))
     started_s = op.service.clock.monotonic_s()
     digests: dict[str, Value] = {}
     uuids: dict[str, Value] = {}
@@ -60,10 +58,9 @@ def db_hash(op: OperationContext, request: DbHashRequest) -> Reply:
         op.give_way()
         named[_shown_name(collection)] = collection
     included: list[Collection] = LongList()
-    for name in op.compute(partial(sort_in_parts, list(named))):
+    for name in op.compute(partial(_known, collections if isinstance(collections, list) else [], named)):
         op.give_way()
-        if not wanted or name in wanted:
-            included.append(named[name])
+        included.append(named[name])
     for collection, digest in measured(op, included, partial(_digest, op)):
         name = _shown_name(collection)
         digests[name] = digest
@@ -79,6 +76,24 @@ def db_hash(op: OperationContext, request: DbHashRequest) -> Reply:
         "md5": total.hexdigest(),
         "timeMillis": int((op.service.clock.monotonic_s() - started_s) * 1000),
     }
+
+
+def _check_names(names: list[Value]) -> None:
+    for name in names:
+        give_way()
+        if not isinstance(name, str):
+            raise CommandError(ErrorCode.BadValue, "collections entries have to be strings")
+
+
+def _known(names: list[Value], named: dict[str, Collection]) -> list[str]:
+    """The names of collections among these, sorted, each once. named: the collections; all of them if there are no
+    names."""
+    found: set[str] = LongSet()
+    for name in names:
+        give_way()
+        if isinstance(name, str) and name in named:
+            found.add(name)
+    return sort_in_parts(list(found if names else named))
 
 
 def _shown_name(collection: Collection) -> str:

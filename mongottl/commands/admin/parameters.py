@@ -4,6 +4,7 @@ Source: MongoDB's "getParameter" and "setParameter" references, and "MongoDB Ser
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from mongottl.commands.access import on_cluster
@@ -17,8 +18,8 @@ from mongottl.document.build import encode
 from mongottl.document.numbers import is_true, to_double, whole
 from mongottl.document.types import INT_MAX, Decimal128, Int64, Value, is_number
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import fields
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.document.walk import ElementCursor, fields
+from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.state.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
 from mongottl.exec.state.memory_size import available_memory_bytes
@@ -187,7 +188,7 @@ def _set_component_verbosity(op: OperationContext, value: Value) -> Value:
     if not isinstance(value, bytes):
         raise CommandError(ErrorCode.TypeMismatch, "logComponentVerbosity must be an object")
     levels: dict[str, int] = {}
-    _read_levels(value, "", levels)
+    op.compute(partial(_read_levels, value, "", levels))
     settings = op.service.log_settings
     if "" in levels:
         settings.verbosity = max(levels.pop(""), 0)
@@ -197,17 +198,21 @@ def _set_component_verbosity(op: OperationContext, value: Value) -> Value:
 
 def _read_levels(document: bytes, path: str, levels: dict[str, int]) -> None:
     """Reads `{verbosity, <component>: {…}}`. BadValue (2) for unknown components and for other levels than -1 to 5."""
-    for name, value in fields(document):
+    cursor = ElementCursor(document, 0)
+    while cursor.next():
+        name = cursor.name()
         if name == "verbosity":
-            level = None if isinstance(value, bool) else whole(value)
+            given = cursor.decoded_without_elements()
+            level = None if isinstance(given, bool) else whole(given)
             if level is None or not -1 <= level <= MAX_LOG_LEVEL:
                 raise CommandError(ErrorCode.BadValue, f"Invalid verbosity for log component {path or 'default'}")
             levels[path] = level
             continue
+        below = f"{path}.{name}" if path else name
         known = name in LOG_COMPONENTS if not path else name in LOG_COMPONENTS.get(path, ())
         if not known:
-            raise CommandError(ErrorCode.BadValue, f"Invalid component name: {f'{path}.{name}' if path else name}")
-        below = f"{path}.{name}" if path else name
+            raise CommandError(ErrorCode.BadValue, f"Invalid component name: {shortened(below)}")
+        value = cursor.decoded_without_elements()
         if isinstance(value, bytes):
             _read_levels(value, below, levels)
         else:

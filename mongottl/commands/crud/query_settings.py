@@ -18,6 +18,8 @@ from mongottl.commands.query_context import context_of, natural_order, timeless_
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, Field, GenericArguments
 from mongottl.document.bson_field import checked_word, missing_field, unknown_field, wrong_type
+from mongottl.document.freeing import list_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields, first_field_name, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -38,6 +40,9 @@ NO_COLLECTION: Final = 8727501
 EMPTY_SETTINGS: Final = 8727502
 _FRAMEWORKS: Final = ("classic", "sbe")
 _HASH_DIGITS: Final = 64
+_DIGITS_AT_ONCE: Final = 4096
+# What it takes to read hints for one collection, in the units of `give_way`.
+_HINT_WEIGHT: Final = 8
 
 
 class SetQuerySettingsRequest(NamedTuple):
@@ -66,6 +71,8 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
     if is_empty(request.settings):
         raise CommandError(EMPTY_SETTINGS, "settings field in setQuerySettings command cannot be empty")
     shape = None if query is None else op.compute(partial(_described, parts, query))
+    given = QuerySettings(shape_hash, query)
+    taken = op.compute(partial(_take, given, request.settings))
     known = op.service.settings.query_settings.get(shape_hash)
     settings = QuerySettings(shape_hash, known.query if query is None and known is not None else query)
     settings.shape = shape
@@ -75,12 +82,19 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
         settings.framework = known.framework
         settings.reject = known.reject
         settings.comment = known.comment
-    _take(settings, request.settings)
+    if "indexHints" in taken:
+        settings.hints = given.hints
+    if "queryFramework" in taken:
+        settings.framework = given.framework
+    if "reject" in taken:
+        settings.reject = given.reject
+    if "comment" in taken:
+        settings.comment = given.comment
     if settings.is_default():
         raise CommandError(ONLY_DEFAULTS, "the resulting settings cannot be empty or contain only default values")
     op.service.settings.query_settings[shape_hash] = settings
     op.service.settings.save()
-    return settings.entry()
+    return op.compute(settings.entry)
 
 
 @command(
@@ -105,7 +119,7 @@ def _described(parts: list[str], query: bytes) -> bytes:
 def _target(op: OperationContext, given: Value, name: str) -> tuple[list[str], str, bytes | None]:
     """The parts of the shape, its hash, and the raw query; if only a hash was given, no parts and None."""
     if isinstance(given, str):
-        if len(given) % 2 or any(digit not in "0123456789ABCDEFabcdef" for digit in given):
+        if len(given) % 2 or not _is_hexadecimal(given):
             raise CommandError(ErrorCode.BadValue, "Hash input is not a hex string")
         if len(given) != _HASH_DIGITS:
             raise CommandError(ErrorCode.InvalidLength, f"Unsupported hash length: {len(given) // 2}")
@@ -137,6 +151,14 @@ def _target(op: OperationContext, given: Value, name: str) -> tuple[list[str], s
     return parts, query_shape_hash(parts), given
 
 
+def _is_hexadecimal(text: str) -> bool:
+    for start in range(0, len(text), _DIGITS_AT_ONCE):
+        give_way(_DIGITS_AT_ONCE // 16)
+        if text[start : start + _DIGITS_AT_ONCE].strip("0123456789ABCDEFabcdef"):
+            return False
+    return True
+
+
 def _check_query(op: OperationContext, database: str, request: Any) -> None:
     """Checks the representative query; the errors of `set_query_settings`."""
     home = op.database
@@ -159,8 +181,10 @@ def _check_query(op: OperationContext, database: str, request: Any) -> None:
         op.database = home
 
 
-def _take(settings: QuerySettings, given: bytes) -> None:
-    """Applies the given settings. 40415 for an unknown one, TypeMismatch (14) for a wrong type."""
+def _take(settings: QuerySettings, given: bytes) -> set[str]:
+    """Applies the given settings; the names of those that are given. 40415 for an unknown one, TypeMismatch (14) for a
+    wrong type."""
+    taken: set[str] = set()
     for name, value in fields(given):
         if value is None and name in ("indexHints", "queryFramework"):
             continue
@@ -176,14 +200,17 @@ def _take(settings: QuerySettings, given: bytes) -> None:
             settings.comment = (value,)
         else:
             raise unknown_field(f"settings.{name}")
+        taken.add(name)
+    return taken
 
 
 def _hints(value: Value) -> list[IndexHints]:
     """`indexHints`: a document or an array of them. Those with empty `allowedIndexes` are ignored."""
     if not isinstance(value, (bytes, list)):
         raise wrong_type("settings.indexHints", value, "[array, object]")
-    found: list[IndexHints] = []
-    for hint in value if isinstance(value, list) else [value]:
+    given = value if isinstance(value, list) else [value]
+    found: list[IndexHints] = list_for(len(given))
+    for hint in given:
         if not isinstance(hint, bytes):
             raise wrong_type("settings.indexHints", hint, "object")
         hints = _hint(hint)
@@ -196,6 +223,7 @@ def _hint(hint: bytes) -> IndexHints:
     database = collection = ""
     allowed: list[Value] | None = None
     named = False
+    give_way(_HINT_WEIGHT)
     for name, value in fields(hint):
         if value is None and name in ("ns", "allowedIndexes"):
             continue
@@ -218,6 +246,7 @@ def _hint(hint: bytes) -> IndexHints:
             if not isinstance(value, list):
                 raise wrong_type("indexHints.allowedIndexes", value, "array")
             for index in value:
+                give_way()
                 if not isinstance(index, (str, bytes)):
                     raise CommandError(ErrorCode.FailedToParse, "Hint must be a string or an object")
             allowed = value

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from mongottl.commands.crud.read_requests import AggregateRequest, CountRequest, DistinctRequest, FindRequest
@@ -120,4 +121,4 @@ def check_settings(op: OperationContext, command: str, request: Any, collection:
         return None
     if settings.reject:
         raise CommandError(ErrorCode.QueryRejectedBySettings, "Query rejected by admin query settings")
-    return settings.allowed_indexes(op.database, collection)
+    return op.compute(partial(settings.allowed_indexes, op.database, collection))

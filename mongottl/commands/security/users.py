@@ -33,7 +33,7 @@ from mongottl.document.interrupt import give_way
 from mongottl.document.long_lists import each_once
 from mongottl.document.types import BinData, Value
 from mongottl.document.walk import fields, get_value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.running.client import UUID_SUBTYPE
 from mongottl.query.context import ParseContext
@@ -142,7 +142,7 @@ def _credentials(
         )
     if not password:
         raise CommandError(ErrorCode.BadValue, "Password cannot be empty")
-    chosen = _mechanisms(mechanisms)
+    chosen = op.compute(partial(_mechanisms, mechanisms))
     if not digest:
         if mechanisms is None:
             chosen = (SHA_1,)
@@ -158,12 +158,15 @@ def _mechanisms(given: list[Value] | None) -> tuple[str, ...]:
         return MECHANISMS
     if not given:
         raise CommandError(ErrorCode.BadValue, "mechanisms field must not be empty")
+    named: set[str] = set()
     for index, mechanism in enumerate(given):
+        give_way()
         if not isinstance(mechanism, str):
             raise wrong_type(f"mechanisms.{index}", mechanism, "string")
         if mechanism not in MECHANISMS:
-            raise CommandError(ErrorCode.BadValue, f"Unknown auth mechanism '{mechanism}'")
-    return tuple(name for name in MECHANISMS if name in given)
+            raise CommandError(ErrorCode.BadValue, f"Unknown auth mechanism '{shortened(mechanism)}'")
+        named.add(mechanism)
+    return tuple(name for name in MECHANISMS if name in named)
 
 
 class UpdateUserRequest(NamedTuple):
@@ -210,7 +213,7 @@ def update_user(op: OperationContext, request: UpdateUserRequest) -> Reply:
     if request.password is not None:
         changed["credentials"] = _credentials(op, user, request.password, request.digest_password, request.mechanisms)
     elif request.mechanisms is not None:
-        changed["credentials"] = _kept_credentials(record[1], _mechanisms(request.mechanisms))
+        changed["credentials"] = _kept_credentials(record[1], op.compute(partial(_mechanisms, request.mechanisms)))
     change_accounts(op, partial(_changed_user, op, user, changed))
     return {}
 

@@ -322,7 +322,7 @@ class OperationRun(RunContext):
 
     def query_settings(self, debug: bool) -> list[bytes]:
         found: list[bytes] = []
-        for settings in self._op.service.settings.query_settings.values():
+        for settings in [*self._op.service.settings.query_settings.values()]:  # others change them meanwhile
             entry = settings.entry()
             if debug and settings.shape is not None:
                 entry["debugQueryShape"] = settings.shape

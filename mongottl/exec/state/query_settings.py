@@ -7,6 +7,8 @@
 They are kept in memory and lost at a restart.
 """
 
+from mongottl.document.freeing import list_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 
 
@@ -40,6 +42,7 @@ class QuerySettings:
 
     def allowed_indexes(self, database: str, collection: str) -> list[Value] | None:
         for hints in self.hints:
+            give_way()
             if hints.database == database and hints.collection == collection:
                 return hints.allowed
         return None
@@ -48,10 +51,11 @@ class QuerySettings:
         """The settings as setQuerySettings takes and returns them."""
         described: dict[str, Value] = {}
         if self.hints:
-            index_hints: list[Value] = [
-                {"ns": {"db": hints.database, "coll": hints.collection}, "allowedIndexes": hints.allowed}
-                for hints in self.hints
-            ]
+            index_hints: list[Value] = list_for(len(self.hints))
+            for hints in self.hints:
+                give_way()
+                namespace: dict[str, Value] = {"db": hints.database, "coll": hints.collection}
+                index_hints.append({"ns": namespace, "allowedIndexes": hints.allowed})
             described["indexHints"] = index_hints
         if self.framework is not None:
             described["queryFramework"] = self.framework

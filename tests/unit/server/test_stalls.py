@@ -318,6 +318,30 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "settings": {"reject": True},
         "$db": "admin",
     },
+    "index hints of query settings": lambda: {
+        "setQuerySettings": {"find": "c", "filter": {"a": 1}, "$db": "test"},
+        "settings": {
+            "indexHints": [{"ns": {"db": "test", "coll": f"c{n}"}, "allowedIndexes": ["a"]} for n in range(PATHS // 2)]
+        },
+        "$db": "admin",
+    },
+    "hash of query settings": lambda: {
+        "setQuerySettings": "a" * 3_000_000,
+        "settings": {"reject": True},
+        "$db": "admin",
+    },
+    "levels of components": lambda: {
+        "setParameter": 1,
+        "logComponentVerbosity": {f"f{n}": 1 for n in range(5 * PATHS)},
+        "$db": "admin",
+    },
+    "mechanisms of a user": lambda: {
+        "createUser": "new",
+        "pwd": "p",
+        "roles": [],
+        "mechanisms": ["SCRAM-SHA-1"] * 300_000,
+    },
+    "collections in a hash": lambda: {"dbHash": 1, "collections": [f"f{n}" for n in range(400_000)]},
     "pipeline beside query settings": lambda: {
         "aggregate": "c",
         "pipeline": [{"$match": {f"f{n}": "x" for n in range(2 * PATHS)}}],
@@ -456,6 +480,7 @@ REFUSED = (
     "Location13103",
     "IndexOptionsConflict",
     "IndexNotFound",
+    "InvalidLength",
 )
 
 
