@@ -4,7 +4,6 @@ from typing import Final
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.freeing import LONG_BYTES
-from mongottl.document.interrupt import give_way
 from mongottl.document.types import DOCUMENT, MAX_DOCUMENT_BYTES, Int64, Value
 from mongottl.document.validate import (
     MAX_DEPTH,
@@ -121,8 +120,7 @@ def _has_field(document: bytes, name: bytes) -> bool:
     if len(document) < LONG_BYTES:
         return bool(find_field_at(document, 0, name)[0] != 0)
     cursor = ElementCursor(document, 0)
-    while cursor.next():
-        give_way()
-        if cursor.name_bytes() == name:
+    while cursor.next():  # which gives way
+        if cursor.name_is(name):
             return True
     return False

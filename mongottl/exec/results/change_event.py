@@ -19,7 +19,7 @@ from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.splice import element
 from mongottl.document.types import MISSING, TIMESTAMP, Date, Int64, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import ElementCursor, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.express import express_key, express_record, partition_key
@@ -270,7 +270,12 @@ class EntryEvents:
 
 def _view_options(view: bytes) -> bytes:
     """The options of a view in its events: its document without `_id`."""
-    return encode_fields([(name, value) for name, value in fields(view) if name != "_id"])
+    options = DocumentBuilder()
+    cursor = ElementCursor(view, 0)
+    while cursor.next():
+        if not cursor.name_is(b"_id"):
+            options.append_raw_element(cursor.raw_element())
+    return options.finish()
 
 
 def _no_image(which: str, option: str) -> CommandError:

@@ -6,6 +6,7 @@ A stream remembers the number of the entry that it reads next, and the operation
 event when what it watches is gone. Source: MongoDB's "Change Events".
 """
 
+from functools import partial
 from typing import Final
 
 from mongottl.document.build import EMPTY_DOCUMENT
@@ -55,14 +56,17 @@ class ChangeStream:
         self._sought_fragment: int | None = None
         self._left_out: int = 0
         self.resume_data = ""
-        self._start(op.service.oplog, op.service.cluster_clock.operation_time)
+        # Of the token, which may be long: others may run before the oplog is looked at.
+        point = None if spec.resume is None else op.compute(partial(parse_token, spec.resume))
+        self._start(op.service.oplog, op.service.cluster_clock.operation_time, point)
 
-    def _start(self, oplog: Oplog, written: Timestamp) -> None:
-        """Finds the first position. written: the time of the latest write of this server."""
+    def _start(self, oplog: Oplog, written: Timestamp, point: ResumePoint | None) -> None:
+        """Finds the first position. written: the time of the latest write of this server. point: of the token with
+        which it resumes, if there is one."""
         oplog.refresh()
         spec = self._spec
-        if spec.resume is not None:
-            self._resume(oplog, parse_token(spec.resume))
+        if spec.resume is not None and point is not None:
+            self._resume(oplog, point)
             self.resume_data = str(get_value(spec.resume, "_data"))
         elif spec.start_at is not None:
             at = (spec.start_at.time, spec.start_at.inc)

@@ -18,12 +18,15 @@ Source: tokens of MongoDB 7 and 8 in public examples; for what is refused, the D
 
 from typing import Final, NamedTuple
 
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
+
 from mongottl.document.build import encode
-from mongottl.document.interrupt import give_way
+from mongottl.document.interrupt import MANY_BYTES, give_way, give_way_after
 from mongottl.document.keystring import encode_value
-from mongottl.document.types import MISSING, BinData, Date, ObjectId, Timestamp, Value
+from mongottl.document.types import ARRAY, DOCUMENT, MISSING, STRING, BinData, Date, ObjectId, Timestamp, Value
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import ElementCursor, get_value
 from mongottl.errors import CommandError, ErrorCode
 
 _VERSION: Final = b"\x2b\x04"
@@ -48,6 +51,8 @@ _REGEX: Final = 0x8C
 # Lengths of values without their type byte: MinKey, undefined, null, NaN, ObjectId, booleans, date, timestamp, MaxKey.
 _FIXED_BYTES: Final = {0x0A: 0, 0x0F: 0, _NULL: 0, _NUMBER: 0, 0x64: 12, _FALSE: 0, _TRUE: 0, 0x78: 8, 0x82: 8, 0xF0: 0}
 _LONG_BINARY: Final = 0xFF
+# Of MANY_BYTES that are escaped, or written or read as hexadecimal digits: what they take, in microseconds.
+_CONVERTED_WEIGHT: Final = 512
 # More than a document may have, and the objects around its key.
 _MOST_NESTED: Final = 200
 # Where the values of a token stand in it, which has at least the first five.
@@ -89,24 +94,40 @@ class EventIdentity:
 
     def __init__(self, seconds: int, increment: int, kind: str, uuid: Value, member: str) -> None:
         self._head = _time(seconds, increment) + _VERSION + _EVENT
-        self._collection = b"\x14" if uuid is None else _value(uuid)
-        self._kind = b"\x46" + _named("operationType", kind)
-        self._member = member
+        self._collection = _encoded(uuid)
+        self._kind = b"\x46\x3c" + encode_text("operationType") + b"\0" + _encoded(kind)
+        self._member = encode_text(member)
 
     def of(self, index: int, invalidates: bool, value: Value) -> bytes:
         """The identity of one event. index: of the operation. value: its member's, ignored if there is none."""
-        parts = [self._head, _integer(index), b"\x6f" if invalidates else b"\x6e", self._collection, self._kind]
+        writer = BytesWriter()
+        writer.write(self._head)
+        writer.write(_integer(index))
+        writer.append(_TRUE if invalidates else _FALSE)
+        writer.write(self._collection)
+        writer.write(self._kind)
         if self._member:
-            parts.append(_named(self._member, value))
-        parts.append(b"\0")
-        return b"".join(parts)
+            kind_at = _write_name(writer, self._member)
+            value_at: i64 = len(writer)
+            _write_value(writer, value)
+            _set_kind(writer, kind_at, value_at)
+        writer.append(0)
+        give_way_after(len(writer))
+        return writer.getvalue()
 
 
 def token_of(identity: bytes, fragment: int | None = None) -> str:
     """The token of an event, or of a fragment of it."""
     if fragment is not None:
         identity += _integer(fragment)
-    return (identity + b"\x04").hex().upper()
+    if len(identity) < MANY_BYTES:
+        return (identity + b"\x04").hex().upper()
+    parts: list[str] = []
+    for start in range(0, len(identity), MANY_BYTES):
+        give_way(_CONVERTED_WEIGHT)
+        parts.append(identity[start : start + MANY_BYTES].hex().upper())
+    parts.append("04")
+    return "".join(parts)
 
 
 def token_document(data: str) -> bytes:
@@ -116,11 +137,28 @@ def token_document(data: str) -> bytes:
 
 def identity_of(data: str) -> bytes:
     """The identity of the event that a token of this server belongs to; of a whole event, not a fragment."""
-    return bytes.fromhex(data)[:-1]
+    return _raw(data)[:-1]
+
+
+def _raw(data: str) -> bytes:
+    """The bytes of hexadecimal digits. ValueError for another text."""
+    if len(data) < MANY_BYTES:
+        return _raw_part(data)
+    parts: list[bytes] = []
+    for start in range(0, len(data), MANY_BYTES):
+        give_way(_CONVERTED_WEIGHT)
+        parts.append(_raw_part(data[start : start + MANY_BYTES]))
+    return b"".join(parts)
+
+
+def _raw_part(data: str) -> bytes:
+    if not data.isalnum():  # it may have spaces for `fromhex`
+        raise ValueError
+    return bytes.fromhex(data)
 
 
 def parse_token(token: bytes) -> ResumePoint:
-    """The point at which a stream with this token resumes.
+    """The point at which a stream with this token resumes. A part of an evaluation: a token may have 16 MB.
 
     40647 unless `_data` is a string, 40648 unless `_typeBits` is binary data or missing, 40649 for an empty `_data`,
     FailedToParse (9) for one that is not hexadecimal, 50811 for a type byte that KeyStrings do not have, Overflow (15)
@@ -136,11 +174,9 @@ def parse_token(token: bytes) -> ResumePoint:
     if not data:
         raise CommandError(40649, "invalid empty resume token")
     try:
-        raw = bytes.fromhex(data) if data.isalnum() else None
+        raw = _raw(data)
     except ValueError:
-        raw = None
-    if raw is None:
-        raise CommandError(ErrorCode.FailedToParse, "resume token string was not a valid hex string")
+        raise CommandError(ErrorCode.FailedToParse, "resume token string was not a valid hex string") from None
     ends = _ends(raw)
     if len(ends) <= _INVALIDATES_AT or raw[0] != _TIMESTAMP or raw[ends[_TIME_AT] : ends[_VERSION_AT]] != _VERSION:
         raise _invalid()
@@ -163,11 +199,13 @@ def parse_token(token: bytes) -> ResumePoint:
 
 
 def _ends(raw: bytes) -> list[int]:
-    """Where each value of a KeyString ends, up to its end byte or the end of the bytes."""
+    """Where each value of a KeyString ends, up to its end byte or the end of the bytes. InvalidResumeToken (260) for
+    more values than a token has."""
     ends: list[int] = []
     pos = 0
     while pos < len(raw) and raw[pos] != _END:
-        give_way()
+        if len(ends) > _FRAGMENT_AT:
+            raise _invalid()
         pos = _end(raw, pos, 0)
         ends.append(pos)
     return ends
@@ -224,6 +262,7 @@ def _end_of_string(raw: bytes, pos: int) -> int:
     """The end of a string, in which a NUL is followed by FF."""
     end = _end_of_name(raw, pos)
     while end < len(raw) and raw[end] == 0xFF:
+        give_way()
         end = _end_of_name(raw, end)
     return end
 
@@ -257,39 +296,101 @@ def _parsed_integer(encoded: bytes) -> int:
     return int.from_bytes(encoded[1:], "big") >> 1
 
 
-def _named(name: str, value: Value) -> bytes:
-    """A member of an object: the first byte of its type, its name, its value."""
-    encoded = _value(value)
-    kind = encoded[0]
+def _encoded(value: Value) -> bytes:
+    writer = BytesWriter()
+    _write_value(writer, value)
+    return writer.getvalue()
+
+
+def _write_name(writer: BytesWriter, name: bytes) -> i64:
+    """Writes the name of a member of an object, after the place of its type, which is returned. The type is known when
+    the value has been written: `_set_kind`."""
+    kind_at: i64 = len(writer)
+    writer.append(0)
+    writer.write(name)
+    writer.append(0)
+    return kind_at
+
+
+def _set_kind(writer: BytesWriter, kind_at: i64, value_at: i64) -> None:
+    """Sets the type of a member to that of its value, which stands at `value_at`."""
+    kind: i64 = i64(writer[value_at])
     if _NUMBER <= kind <= 0x33:
         kind = _NUMBER
     elif kind == _TRUE:
         kind = _FALSE
-    return bytes([kind]) + encode_text(name) + b"\0" + encoded
+    writer[kind_at] = u8(kind)
 
 
-def _value(value: Value) -> bytes:
-    """A value of a token. The types that document keys and descriptions usually have are as in MongoDB; any other one
-    is our KeyString as binary data."""
+def _write_value(writer: BytesWriter, value: Value) -> None:
+    """Writes a value of a token. The types that document keys and descriptions usually have are as in MongoDB; any
+    other one is our KeyString as binary data. Nothing is copied twice, however deep it is."""
     if isinstance(value, bool):
-        return b"\x6f" if value else b"\x6e"
-    if isinstance(value, int) and 0 <= value < 1 << (_LARGEST_BYTES * _BITS_OF_ONE_BYTE):
-        return _integer(int(value))
-    if isinstance(value, str):
-        return b"\x3c" + encode_text(value).replace(b"\0", b"\0\xff") + b"\0"
-    if isinstance(value, ObjectId):
-        return b"\x64" + bytes(value.binary)
-    if isinstance(value, Date):
-        return b"\x78" + (value.ms + _SIGN).to_bytes(8, "big")
-    if isinstance(value, BinData) and len(value.data) < _LONG_BINARY:
-        return bytes([_BINARY, len(value.data), value.subtype]) + value.data
-    if isinstance(value, bytes):
-        return b"\x46" + b"".join([_named(name, member) for name, member in fields(value)]) + b"\0"
-    if isinstance(value, list):
-        return b"\x50" + b"".join([_value(member) for member in value]) + b"\0"
-    if value is None:
-        return b"\x14"
-    if isinstance(value, float) and value.is_integer() and 0 <= value < 1 << 53:
-        return _integer(int(value))
-    data = encode_value(value)
-    return bytes([_BINARY, _LONG_BINARY]) + len(data).to_bytes(4, "big") + b"\0" + data
+        writer.append(_TRUE if value else _FALSE)
+    elif isinstance(value, int) and 0 <= value < 1 << (_LARGEST_BYTES * _BITS_OF_ONE_BYTE):
+        writer.write(_integer(int(value)))
+    elif isinstance(value, str):
+        data = encode_text(value)
+        _write_text(writer, data, 0, len(data))
+    elif isinstance(value, ObjectId):
+        writer.append(0x64)
+        writer.write(bytes(value.binary))
+    elif isinstance(value, Date):
+        writer.append(0x78)
+        writer.write((value.ms + _SIGN).to_bytes(8, "big"))
+    elif isinstance(value, BinData) and len(value.data) < _LONG_BINARY:
+        writer.append(_BINARY)
+        writer.append(len(value.data))
+        writer.append(value.subtype)
+        writer.write(value.data)
+    elif isinstance(value, bytes):
+        _write_members(writer, DOCUMENT, value, 0)
+    elif isinstance(value, list):
+        writer.append(_ARRAY)
+        for member in value:
+            give_way()
+            _write_value(writer, member)
+        writer.append(0)
+    elif value is None:
+        writer.append(_NULL)
+    elif isinstance(value, float) and value.is_integer() and 0 <= value < 1 << 53:
+        writer.write(_integer(int(value)))
+    else:
+        encoded = encode_value(value)
+        writer.append(_BINARY)
+        writer.append(_LONG_BINARY)
+        writer.write(len(encoded).to_bytes(4, "big"))
+        writer.append(0)
+        writer.write(encoded)
+        give_way_after(len(encoded))
+
+
+def _write_members(writer: BytesWriter, type_code: i64, buf: bytes, start: i64) -> None:
+    """Writes the document or array at `start`."""
+    writer.append(_ARRAY if type_code == ARRAY else _OBJECT)
+    cursor = ElementCursor(buf, start)
+    while cursor.next():  # which gives way
+        kind_at: i64 = -1 if type_code == ARRAY else _write_name(writer, cursor.name_bytes())
+        value_at: i64 = len(writer)
+        found: i64 = cursor.type_code
+        if found == DOCUMENT or found == ARRAY:
+            _write_members(writer, found, buf, cursor.value)
+        elif found == STRING:
+            _write_text(writer, buf, cursor.value + 4, cursor.end - 1)
+        else:
+            _write_value(writer, cursor.decoded())
+        if kind_at >= 0:
+            _set_kind(writer, kind_at, value_at)
+    writer.append(0)
+
+
+def _write_text(writer: BytesWriter, buf: bytes, pos: i64, end: i64) -> None:
+    """Writes the UTF-8 text `buf[pos:end]` as a string."""
+    writer.append(_STRING)
+    while pos < end:
+        part_end: i64 = min(end, pos + MANY_BYTES)
+        writer.write(buf[pos:part_end].replace(b"\0", b"\0\xff"))
+        if part_end < end:
+            give_way(_CONVERTED_WEIGHT)
+        pos = part_end
+    writer.append(0)

@@ -114,6 +114,12 @@ SET: Command = {"$set": {"new": 1}}
 PATHS = 200_000 if is_compiled() else 20_000
 
 
+def resumed_after(end: str) -> Command:
+    """A change stream with a token: that of an event, and what else it has."""
+    token = {"_data": "826500000100000002" + "2B04" + "2C0100" + "29" + "6E" + end}
+    return {"aggregate": "c", "pipeline": [{"$changeStream": {"resumeAfter": token}}], "cursor": {}}
+
+
 def one_index(key: Command, **options: Any) -> Command:
     return {"createIndexes": "new", "indexes": [{"key": key, "name": "new", **options}]}
 
@@ -359,6 +365,10 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
             }
         },
     },
+    "resume token of many values": lambda: resumed_after("14" * 3_000_000),
+    "resume token of many parts of a string": lambda: resumed_after(
+        "3C" + "00FF" * (3_000_000 if is_compiled() else 700_000) + "00"
+    ),
     "filter of a listing": lambda: {
         "listCollections": 1,
         "filter": {"name": {"$in": [f"c{n}" for n in range(60_000)]}},
@@ -481,6 +491,9 @@ REFUSED = (
     "IndexOptionsConflict",
     "IndexNotFound",
     "InvalidLength",
+    "InvalidResumeToken",
+    "ChangeStreamHistoryLost",
+    "ChangeStreamFatalError",
 )
 
 
@@ -605,6 +618,39 @@ def test_others_run_while_a_long_op_query_is_searched() -> None:
         assert len(taken_s) < 3, taken_s
         with setup() as made:
             assert made.run_message(message)["ok"] == 0.0
+            taken_s.append(made.longest_s)
+
+
+def nested(value: Any, levels: int) -> Any:
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+# Of a text of which the key, and twice the token, fit into a reply.
+DEEP_SIZE = 2_600_000
+PARTS_OF_KEY = 200_000 if is_compiled() else 150_000
+WATCHED: dict[str, Callable[[], Command]] = {
+    "deep text": lambda: {"insert": "c", "documents": [{"_id": nested("x" * DEEP_SIZE, 90)}]},
+    "deep NULs": lambda: {"insert": "c", "documents": [{"_id": nested("\0" * 1_500_000, 90)}]},
+    "wide": lambda: {"insert": "c", "documents": [{"_id": {f"f{n}": n for n in range(PARTS_OF_KEY)}}]},
+    "validator": lambda: {"create": "new", "validator": {"a": {"$in": list(range(PARTS_OF_KEY))}}},
+    "view": lambda: {"create": "new", "viewOn": "c", "pipeline": [long_stage(PARTS_OF_KEY)]},
+}
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_no_step_of_a_change_stream_takes_long_for_what_others_write(name: str) -> None:
+    """Its resume token has the whole `_id`, or the description of what was created."""
+    taken_s: list[float] = []
+    while not taken_s or taken_s[-1] >= LONGEST_S:
+        assert len(taken_s) < 3, taken_s
+        with setup() as made:
+            watch = {"aggregate": 1, "pipeline": [{"$changeStream": {"showExpandedEvents": True}}], "cursor": {}}
+            cursor = made.run(watch)["cursor"]["id"]
+            assert made.run(WATCHED[name]())["ok"] == 1.0
+            reply = made.run_uncollected({"getMore": cursor, "collection": "$cmd.aggregate"})
+            assert reply["cursor"]["nextBatch"], name
             taken_s.append(made.longest_s)
 
 
