@@ -24,6 +24,9 @@ from mongottl.clock import Clock, SystemClock, iso_date
 from mongottl.config import LogSettings
 
 _RECENT_LINES: Final = 1024
+# Characters of all these lines, which fit into a reply of `getLog`, and of one text of a line.
+_MAX_RECENT_SIZE: Final = 8 * 1024 * 1024
+_MAX_TEXT_SIZE: Final = 16 * 1024
 # The limit of log lines that wait until the log is read.
 _MAX_WAITING_BYTES: Final = 1024 * 1024
 # What a pipe that is ready to be written to takes without blocking (POSIX's PIPE_BUF on Linux; elsewhere less).
@@ -108,7 +111,8 @@ class Log:
         self.settings = LogSettings(quiet, verbosity)
         self._stream = stream
         self._clock: Clock = SystemClock()
-        self._recent: deque[str] = deque(maxlen=_RECENT_LINES)
+        self._recent: deque[str] = deque()
+        self._recent_size = 0
         self._startup_warnings: list[str] = []
         self._waiting = bytearray()
         self.dropped_lines = 0
@@ -153,16 +157,25 @@ class Log:
             "ctx": ctx,
             "msg": message,
         }
+        for name, value in attributes.items():
+            if isinstance(value, str) and len(value) > _MAX_TEXT_SIZE and name != "trace":
+                attributes[name] = f"{value[:_MAX_TEXT_SIZE]}..."
         if attributes:
             entry["attr"] = attributes
         as_json = json.dumps(entry, default=str, separators=(",", ":"))
-        self._recent.append(as_json)
+        self._keep(as_json)
         line = as_json if self._json else _as_text(date, severity, component, message, ctx, attributes)
         if self.dropped_lines and self.drain():
             dropped, self.dropped_lines = self.dropped_lines, 0
             self.warning("control", "Log lines were dropped: nobody read the log", lines=dropped)
         self._put(line + "\n")
         return as_json
+
+    def _keep(self, line: str) -> None:
+        self._recent.append(line)
+        self._recent_size += len(line)
+        while len(self._recent) > _RECENT_LINES or self._recent_size > _MAX_RECENT_SIZE:
+            self._recent_size -= len(self._recent.popleft())
 
     def _put(self, line: str) -> None:
         stream = sys.stderr if self._stream is None else self._stream

@@ -49,6 +49,7 @@ from mongottl.server.first_user import create_first_user, first_password
 from mongottl.server.janitor import run_janitor, run_script_janitor
 from mongottl.server.listeners import host_port, open_listeners, port_of, reachable
 from mongottl.server.log import Log
+from mongottl.server.profiling.entries import shortened_text
 from mongottl.server.reaper import Reaper
 from mongottl.server.shell import Shell
 from mongottl.server.transport.certificates import ServerTls, server_tls
@@ -345,10 +346,15 @@ class Server:
             trio.lowlevel.notify_closing(listener)
             listener.close()
 
-    def _log_invalid_document(self, client: ClientInfo, namespace: str, document: str, info: str) -> None:
+    def _log_invalid_document(self, client: ClientInfo, namespace: str, document: bytes, info: bytes) -> None:
         ctx = f"conn{client.connection_id}"
         self.log.warning(
-            "storage", "Document would fail validation", ctx, namespace=namespace, document=document, errInfo=info
+            "storage",
+            "Document would fail validation",
+            ctx,
+            namespace=namespace,
+            document=shortened_text(document),
+            errInfo=shortened_text(info),
         )
 
     def _log_ignored_sparse(self, client: ClientInfo, namespace: str, index: str) -> None:

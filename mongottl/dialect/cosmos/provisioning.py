@@ -13,6 +13,7 @@ from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.document.numbers import whole
+from mongottl.document.path import check_path_depth
 from mongottl.document.render import render_value
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
@@ -90,7 +91,9 @@ def check_name(account: Account, collection: str) -> None:
 
 
 def check_shard_key(path: str) -> None:
-    """BadValue (2) for a path that cannot be a shard key; the words are reported by users."""
+    """BadValue (2) for a path that cannot be a shard key; the words are reported by users. Overflow (15)
+    for one of more components than a document has levels."""
+    check_path_depth(path)
     if any(part == "" or part.startswith("$") or "/" in part or "\0" in part for part in path.split(".")):
         raise CommandError(
             ErrorCode.BadValue,

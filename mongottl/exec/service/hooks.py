@@ -22,7 +22,7 @@ def _no_lines(name: str) -> list[str] | None:
     return None
 
 
-def _no_document(client: ClientInfo, namespace: str, document: str, info: str) -> None:
+def _no_document(client: ClientInfo, namespace: str, document: bytes, info: bytes) -> None:
     pass
 
 
@@ -53,7 +53,7 @@ class ServerHooks:
         # For getLog: the latest lines of the log of this name, None for an unknown name.
         self.log_lines: Callable[[str], list[str] | None] = _no_lines
         # Logs a document that fails its collection's validator: client, namespace, document, errInfo.
-        self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_document
+        self.log_invalid_document: Callable[[ClientInfo, str, bytes, bytes], None] = _no_document
         # Logs that `sparse` has no effect, in the dialect `cosmos`: client, namespace, name of the index.
         self.log_ignored_sparse: Callable[[ClientInfo, str, str], None] = _no_sparse
         # Logs a login: client, mechanism, user, and why it failed, "" if it has not.

@@ -9,7 +9,6 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.validator import Validator
 from mongottl.document.build import encode
 from mongottl.document.interrupt import UndividedEvaluation, begin_evaluation, end_evaluation
-from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode, WriteError, is_interruption
@@ -94,9 +93,7 @@ class InvalidDocument(WriteError):
         self._is_logged = True
         info = self.details["errInfo"]
         assert isinstance(info, bytes)
-        self._op.service.hooks.log_invalid_document(
-            self._op.client, self._namespace, render_document(self._document), render_document(info)
-        )
+        self._op.service.hooks.log_invalid_document(self._op.client, self._namespace, self._document, info)
 
 
 def _info(validator: Validator, document: bytes, now_ms: int) -> bytes:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
-from mongottl.document.render import render_logged
+from mongottl.document.interrupt import MANY_BYTES
+from mongottl.document.render import render_document, render_logged
 from mongottl.document.splice import frame
-from mongottl.document.types import ARRAY, BINARY, DOCUMENT, STRING, Value
+from mongottl.document.types import ARRAY, BINARY, CODE, DOCUMENT, STRING, SYMBOL, Value
 from mongottl.document.walk import ElementCursor, get_value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.service.service import ServiceContext
@@ -19,6 +20,7 @@ MAX_LOGGED_BYTES: Final = 10 * 1024
 # How often an entry is inserted before it is given up.
 _TRIES: Final = 20
 # The only field of a command that is stored as text.
+_TEXTS: Final = (STRING, SYMBOL, CODE)
 TRUNCATED: Final = "$truncated"
 
 
@@ -94,20 +96,30 @@ def shortened_command(command: bytes) -> Value:
     return {TRUNCATED: render_logged(_beginning(command, 0, _MAX_COMMAND_BYTES))[:MAX_LOGGED_BYTES]}
 
 
+def shortened_text(document: bytes) -> str:
+    """A document as text, which is cut off if it is long. Only what is shown is decoded and rendered."""
+    is_long = len(document) > _MAX_COMMAND_BYTES
+    text = render_document(_beginning(document, 0, _MAX_COMMAND_BYTES) if is_long else document)
+    return f"{text[:MAX_LOGGED_BYTES]}..." if is_long or len(text) > MAX_LOGGED_BYTES else text
+
+
 def _beginning(buf: bytes, start: int, most: int) -> bytes:
-    """The document or array at `start` without what follows its first `most` bytes, about; a long text is cut off."""
+    """The document or array at `start` without what follows its first `most` bytes, about; a long text is cut off, and
+    a long name ends it."""
     shown: list[bytes] = []
     size = 0
     cursor = ElementCursor(buf, start)
     while size < most and cursor.next():
         length = int(cursor.end - cursor.element)
+        if int(cursor.value - cursor.element) > most - size:
+            break
         head = buf[cursor.element : cursor.value]
         room = most - size
         if length <= room:
             shown.append(cursor.raw_element())
         elif cursor.type_code == DOCUMENT or cursor.type_code == ARRAY:
             shown.append(head + _beginning(buf, int(cursor.value), room))
-        elif cursor.type_code == STRING:
+        elif cursor.type_code in _TEXTS:
             end = int(cursor.value) + 4 + room
             if end < int(cursor.end) - 1:
                 while buf[end] & 0xC0 == 0x80:  # within a character
@@ -119,7 +131,7 @@ def _beginning(buf: bytes, start: int, most: int) -> bytes:
         elif cursor.type_code == BINARY:
             data = buf[cursor.value + 4 : cursor.value + 5 + room]
             shown.append(head + (len(data) - 1).to_bytes(4, "little") + data)
-        else:
+        elif length < MANY_BYTES:
             shown.append(cursor.raw_element())
         size += length
     return frame(b"".join(shown))

@@ -231,7 +231,15 @@ def test_a_reader_that_begins_again_after_each_page_misses_nothing(orders: Colle
     assert len(seen) > 20
 
 
-@pytest.mark.parametrize("token", [{"_data": "82"}, {"_data": b"{}", "_kind": 1}, {"_data": b"nonsense", "_kind": 1}])
+@pytest.mark.parametrize(
+    "token",
+    [
+        {"_data": "82"},
+        {"_data": b"{}", "_kind": 1},
+        {"_data": b"nonsense", "_kind": 1},
+        {"_data": b"[" * 100_000, "_kind": 1},
+    ],
+)
 def test_foreign_tokens(orders: Collection[Documents], token: Documents) -> None:
     with pytest.raises(OperationFailure) as caught:
         watch(orders, resume_after=token)

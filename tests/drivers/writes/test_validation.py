@@ -1,9 +1,10 @@
 """Validators of collections, over the wire: which writes they refuse, and what they say."""
 
+import json
 from typing import Any
 
 import pytest
-from bson import SON
+from bson import SON, Code
 from pymongo.database import Database
 from pymongo.errors import BulkWriteError, OperationFailure, WriteError
 
@@ -130,6 +131,20 @@ def test_strict_refuses_to_change_wrong_documents(checked: Database[Documents]) 
         checked.c.update_one({"_id": 1}, {"$set": {"b": 1}})
     # What changes nothing is no write.
     assert checked.c.update_one({"_id": 1}, {"$set": {"a": -1}}).matched_count == 1
+
+
+@own_log
+def test_of_a_long_document_the_beginning_is_logged(database: Database[Documents]) -> None:
+    """The latest lines are kept, and getLog returns them."""
+    schema = {"$jsonSchema": {"properties": {"long": {"bsonType": "int"}}}}
+    database.create_collection("warn", validator=schema, validationAction="warn")
+    database.warn.insert_one({"_id": 1, "long": "\u00e4" * 1_000_000, "last": 1})
+    database.warn.insert_one({"_id": 2, "long": Code("x" * 1_000_000)})
+    lines = [line for line in database.client.admin.command("getLog", "global")["log"] if database.name in line]
+    assert [len(line) < 150_000 for line in lines] == [True, True]
+    logged = json.loads(lines[0])["attr"]
+    assert logged["document"].startswith('{ _id: 1, long: "\u00e4\u00e4') and logged["document"].endswith("...")
+    assert logged["errInfo"].endswith("...")
 
 
 @own_log

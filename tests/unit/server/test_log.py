@@ -168,9 +168,10 @@ def test_a_pipe_that_nobody_reads_blocks_nobody(pipe: tuple[int, TextIO]) -> Non
 def test_long_lines_go_through_a_pipe_in_parts(pipe: tuple[int, TextIO]) -> None:
     reader, stream = pipe
     log = Log("json", stream=stream)
-    log.info("network", "Connection accepted", remote="x" * 300_000)
+    attributes: dict[str, str] = {f"a{number}": "x" * 15_000 for number in range(20)}
+    log.info("network", "Connection accepted", **attributes)
     [line] = read_all(reader, log)
-    assert json.loads(line)["attr"]["remote"] == "x" * 300_000
+    assert json.loads(line)["attr"] == attributes
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes cannot be asked whether they are ready elsewhere")
@@ -182,3 +183,14 @@ def test_a_pipe_whose_reader_has_gone_is_no_error() -> None:
         for _ in range(3):
             log.info("network", "Connection accepted")
         assert log.drain()
+
+
+def test_a_long_text_is_cut_and_the_latest_lines_take_no_more_than_a_reply() -> None:
+    log = Log(stream=io.StringIO())
+    for number in range(600):
+        log.warning("network", "Protocol error", f"conn{number}", error="x" * 3_000_000 if number < 5 else "x" * 16_000)
+    lines = log.lines("global")
+    assert lines is not None and json.loads(lines[-1])["ctx"] == "conn599"
+    assert 7_000_000 < sum(len(line) for line in lines) <= 8 * 1024 * 1024
+    log.warning("network", "Protocol error", error="x" * 3_000_000)
+    assert json.loads((log.lines("global") or [])[-1])["attr"] == {"error": "x" * 16 * 1024 + "..."}

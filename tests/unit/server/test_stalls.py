@@ -120,6 +120,14 @@ def resumed_after(end: str) -> Command:
     return {"aggregate": "c", "pipeline": [{"$changeStream": {"resumeAfter": token}}], "cursor": {}}
 
 
+def resumed_feed(data: bytes) -> Command:
+    """A change stream of Cosmos DB with a token of this data."""
+    options = {"fullDocument": "updateLookup", "resumeAfter": {"_data": data, "_kind": 1}}
+    kinds = {"$match": {"operationType": {"$in": ["insert", "update", "replace"]}}}
+    shown = {"$project": {"_id": 1, "fullDocument": 1, "ns": 1, "documentKey": 1}}
+    return {"aggregate": "c", "pipeline": [{"$changeStream": options}, kinds, shown], "cursor": {}}
+
+
 def one_index(key: Command, **options: Any) -> Command:
     return {"createIndexes": "new", "indexes": [{"key": key, "name": "new", **options}]}
 
@@ -369,6 +377,12 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
     "resume token of many parts of a string": lambda: resumed_after(
         "3C" + "00FF" * (3_000_000 if is_compiled() else 700_000) + "00"
     ),
+    "resume token of Cosmos DB": lambda: resumed_feed(b'{"a":[' + b"[]," * 2_000_000 + b"[]]}"),
+    "shard key of many parts": lambda: {
+        "customAction": "CreateCollection",
+        "collection": "new",
+        "shardKey": "a." * 2_000_000 + "b",
+    },
     "filter of a listing": lambda: {
         "listCollections": 1,
         "filter": {"name": {"$in": [f"c{n}" for n in range(60_000)]}},
@@ -478,7 +492,11 @@ BEFORE: dict[str, list[Command]] = {
 
 
 # Examples of another dialect.
-DIALECTS = {"new indexes": "cosmos"}
+DIALECTS = {
+    "new indexes": "cosmos",
+    "resume token of Cosmos DB": "cosmos",
+    "shard key of many parts": "cosmos",
+}
 REFUSED = (
     "NamespaceExists",
     "DuplicateKey",
