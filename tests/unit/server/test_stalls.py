@@ -639,7 +639,7 @@ def test_others_run_while_a_long_op_query_is_searched() -> None:
             taken_s.append(made.longest_s)
 
 
-def nested(value: Any, levels: int) -> Any:
+def in_documents(value: Any, levels: int) -> Any:
     for _ in range(levels):
         value = {"a": value}
     return value
@@ -649,8 +649,8 @@ def nested(value: Any, levels: int) -> Any:
 DEEP_SIZE = 2_600_000
 PARTS_OF_KEY = 200_000 if is_compiled() else 150_000
 WATCHED: dict[str, Callable[[], Command]] = {
-    "deep text": lambda: {"insert": "c", "documents": [{"_id": nested("x" * DEEP_SIZE, 90)}]},
-    "deep NULs": lambda: {"insert": "c", "documents": [{"_id": nested("\0" * 1_500_000, 90)}]},
+    "deep text": lambda: {"insert": "c", "documents": [{"_id": in_documents("x" * DEEP_SIZE, 90)}]},
+    "deep NULs": lambda: {"insert": "c", "documents": [{"_id": in_documents("\0" * 1_500_000, 90)}]},
     "wide": lambda: {"insert": "c", "documents": [{"_id": {f"f{n}": n for n in range(PARTS_OF_KEY)}}]},
     "validator": lambda: {"create": "new", "validator": {"a": {"$in": list(range(PARTS_OF_KEY))}}},
     "view": lambda: {"create": "new", "viewOn": "c", "pipeline": [long_stage(PARTS_OF_KEY)]},
