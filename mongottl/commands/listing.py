@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 from typing import Final
 
-from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
+from mongottl.document.bson_field import NUMBERS, read_known, wrong_type
 from mongottl.document.freeing import LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value
-from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.cursors import ClientCursor, ListPages
@@ -17,6 +16,7 @@ from mongottl.query.match import MatchExpression
 
 # Any number of documents; only the size of a reply bounds them.
 _ALL: Final = 2**31 - 1
+_CURSOR_OPTIONS: Final = ("batchSize",)
 
 
 def listing_reply(
@@ -41,12 +41,11 @@ def matching(match: MatchExpression, documents: Iterable[bytes]) -> list[bytes]:
 def read_batch_size(name: str, options: bytes, absent: int) -> int:
     """The `batchSize` of a command's `cursor` option, an int32. name: for errors. absent: its value if not given.
 
-    40415 for other fields, TypeMismatch (14) if it is no number, BadValue (2) if it is negative.
+    40415 for other fields, 40413 if it is there twice, TypeMismatch (14) if it is no number, BadValue (2) if it is
+    negative.
     """
     batch_size = absent
-    for option, value in fields(options):
-        if option != "batchSize":
-            raise unknown_field(f"{name}.{option}")
+    for value in read_known(name, options, _CURSOR_OPTIONS).values():
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):

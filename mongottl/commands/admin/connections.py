@@ -3,14 +3,16 @@
 Source: MongoDB's reference of the two commands.
 """
 
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ARRAY_FIELD, ONE, TEXT, Field
 from mongottl.document.bson_field import wrong_type
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
 
 _MAX_PORT: Final = 65535
@@ -33,13 +35,18 @@ def drop_connections(op: OperationContext, request: DropConnectionsRequest) -> R
 
     TypeMismatch (14) for what is no string, FailedToParse (9) for what is no `host:port`; null is ignored.
     """
-    for position, address in enumerate(request.addresses):
+    op.compute(partial(_check_addresses, request.addresses))
+    return {}
+
+
+def _check_addresses(addresses: list[Value]) -> None:
+    for position, address in enumerate(addresses):
+        give_way()
         if address is None:
             continue
         if not isinstance(address, str):
             raise wrong_type(f"dropConnections.hostAndPort.{position}", address, "string")
         _check_address(address)
-    return {}
 
 
 def _check_address(address: str) -> None:
@@ -55,7 +62,7 @@ def _check_address(address: str) -> None:
     if valid and port is not None:
         valid = port.isascii() and port.isdecimal() and 0 < int(port[:6]) <= _MAX_PORT
     if not valid:
-        raise CommandError(ErrorCode.FailedToParse, f"'{address}' is no host with a port")
+        raise CommandError(ErrorCode.FailedToParse, f"'{shortened(address)}' is no host with a port")
 
 
 class RotateCertificatesRequest(NamedTuple):

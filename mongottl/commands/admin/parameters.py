@@ -13,12 +13,12 @@ from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.commands.security.login import KNOWN_MECHANISMS
 from mongottl.config import MAX_LOG_LEVEL, PARAMETERS, SETTINGS, Parameter
-from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
+from mongottl.document.bson_field import checked_word, read_known, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.numbers import is_true, to_double, whole
 from mongottl.document.types import INT_MAX, Decimal128, Int64, Value, is_number
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import ElementCursor, fields
+from mongottl.document.walk import ElementCursor
 from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.state.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
@@ -31,6 +31,7 @@ from mongottl.versions import MECHANISM
 AUTH_SCHEMA_VERSION: Final = 5
 _MAX_DESCRIPTOR_BYTES: Final = 64
 _ALL_PERCENT: Final = 100
+_GET_OPTIONS: Final = ("allParameters", "showDetails", "setAt")
 # mongod's log components and their parts.
 LOG_COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "accessControl": (),
@@ -325,7 +326,8 @@ def _rate(name: str, field: str, least: float) -> ServerParameter:
         if not isinstance(value, bool) and isinstance(value, (int, float, Decimal128)):
             number = to_double(value) if isinstance(was, float) else whole(value)
         if number is None or not (least < number if isinstance(was, float) else least <= number <= INT_MAX):
-            raise CommandError(ErrorCode.BadValue, f"Invalid value for parameter {name}: {value} is out of range")
+            shown = str(value) if isinstance(value, bool) or is_number(value) else f"a value of type {type_of(value)}"
+            raise CommandError(ErrorCode.BadValue, f"Invalid value for parameter {name}: {shown} is out of range")
         setattr(op.service.connection_rate, field, number)
         op.service.connection_rate.refill()
         return was
@@ -423,16 +425,14 @@ def get_parameter(op: OperationContext, request: GetParameterRequest) -> Reply:
     details = False
     set_at: Value = None
     if isinstance(request.command, bytes):
-        for name, value in fields(request.command):
+        for name, value in read_known("getParameter", request.command, _GET_OPTIONS).items():
             if name == "setAt":
                 set_at = value
                 _check_set_at(value)
-            elif name in ("showDetails", "allParameters"):
+            else:
                 wanted = _checked_switch(name, value)
                 details = wanted if name == "showDetails" else details
                 everything = wanted if name == "allParameters" else everything
-            else:
-                raise unknown_field(f"getParameter.{name}")
     known = [
         name
         for name, parameter in SERVER_PARAMETERS.items()

@@ -3,6 +3,7 @@
 Source: MongoDB's reference of the command.
 """
 
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, CollectionIndex
@@ -69,7 +70,7 @@ def data_size(op: OperationContext, request: DataSizeRequest) -> Reply:
         if is_empty(request.min_key):
             plan = plan_query(op, collection, parse_match(EMPTY_DOCUMENT, ParseContext()), natural=1)
         else:
-            plan = _plan_between(op, collection, request)
+            plan = op.compute(partial(_plan_between, op, collection, request))
         size, count, reached = _counted(op, plan, limits)
     elapsed_ms = int((op.service.clock.monotonic_s() - started_s) * _MS_PER_S)
     reply: dict[str, Value] = {

@@ -13,8 +13,8 @@ from mongottl.commands.request import ANY, BOOL_FIELD, COLLECTION, DOCUMENT_FIEL
 from mongottl.commands.request_fields import BypassValidation, Collation, Sort
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import MISSING, Missing, Value, type_code_of, type_name
-from mongottl.document.walk import fields, get_value, is_empty
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.document.walk import ElementCursor, find_field, get_value, is_empty
+from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.plan.planner import make_plan
@@ -101,10 +101,15 @@ def parse_output(database: str, out: Value) -> Output:
         raise CommandError(
             ErrorCode.BadValue, f"'out' must be either a string or an object, found {type_name(type_code_of(out))}"
         )
-    given = dict(fields(out))
-    for name in given:
+    given: dict[str, Value] = {}
+    cursor = ElementCursor(out, 0)
+    while cursor.next():
+        name = cursor.name()
         if name not in _OUT_FIELDS:
-            raise CommandError(ErrorCode.BadValue, f"unknown field of mapReduce's 'out': {name}")
+            raise CommandError(ErrorCode.BadValue, f"unknown field of mapReduce's 'out': {shortened(name)}")
+        if name in given:
+            raise CommandError(ErrorCode.BadValue, f"duplicate field of mapReduce's 'out': {name}")
+        given[name] = cursor.decoded_without_elements()
     modes = [name for name in (*_MODES, "inline") if name in given]
     if len(modes) != 1:
         raise CommandError(ErrorCode.BadValue, "'out' must have one of inline, replace, merge and reduce")
@@ -125,7 +130,7 @@ def parse_output(database: str, out: Value) -> Output:
 def writes_somewhere(body: bytes) -> bool:
     """Whether a mapReduce with this body writes its results into a collection."""
     out = get_value(body, "out")
-    return not (isinstance(out, bytes) and "inline" in dict(fields(out)))
+    return not (isinstance(out, bytes) and find_field(out, b"inline")[0] != 0)
 
 
 def map_reduce_needs(op: OperationContext, request: MapReduceRequest) -> list[Need]:

@@ -13,6 +13,7 @@ from typing import Any
 import bson
 import pytest
 from bson import Binary, Int64
+from bson.raw_bson import RawBSONDocument
 
 from mongottl.build_info import is_compiled
 from mongottl.clock import SystemClock
@@ -107,6 +108,12 @@ def roles(number: int) -> list[Command]:
 
 def sessions(number: int) -> list[Command]:
     return [{"id": Binary(n.to_bytes(16, "big"), 4)} for n in range(number)]
+
+
+def repeated(name: str, number: int) -> RawBSONDocument:
+    """A document that has a field so often."""
+    elements = (b"\x10" + name.encode() + b"\0" + (1).to_bytes(4, "little")) * number
+    return RawBSONDocument((5 + len(elements)).to_bytes(4, "little") + elements + b"\0")
 
 
 SET: Command = {"$set": {"new": 1}}
@@ -356,6 +363,21 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "mechanisms": ["SCRAM-SHA-1"] * 300_000,
     },
     "collections in a hash": lambda: {"dbHash": 1, "collections": [f"f{n}" for n in range(400_000)]},
+    "repeated batch size": lambda: {"listCollections": 1, "cursor": repeated("batchSize", 500_000)},
+    "repeated option of parameters": lambda: {
+        "getParameter": repeated("showDetails", 500_000),
+        "$db": "admin",
+    },
+    "dropped connections": lambda: {
+        "dropConnections": 1,
+        "hostAndPort": [f"a{n}:27017" for n in range(200_000)],
+        "$db": "admin",
+    },
+    "size between long keys": lambda: {
+        "dataSize": "test.c",
+        "min": {f"f{n}": 1 for n in range(5 * PATHS)},
+        "max": {"f0": 1},
+    },
     "pipeline beside query settings": lambda: {
         "aggregate": "c",
         "pipeline": [{"$match": {f"f{n}": "x" for n in range(2 * PATHS)}}],
@@ -512,6 +534,8 @@ REFUSED = (
     "InvalidResumeToken",
     "ChangeStreamHistoryLost",
     "ChangeStreamFatalError",
+    "Location40413",
+    "OperationFailed",
 )
 
 
