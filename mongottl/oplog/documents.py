@@ -13,6 +13,8 @@ from typing import Final
 
 from mongottl.catalog import change_kinds as kinds
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.freeing import list_for, put_aside
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, BinData, Date, Int64, Timestamp, Value, integer
 from mongottl.document.walk import fields, get_value
 from mongottl.oplog import operations as ops
@@ -139,34 +141,55 @@ class _Node:
 
     def child(self, part: Value) -> "_Node":
         """The changes below a field, or an element by its index."""
+        give_way()
         if isinstance(part, int):
             self.is_array = True
-        return self.below.setdefault(str(part), _Node())
+        name = str(part)
+        found = self.below.get(name)
+        if found is None:
+            found = self.below[name] = _Node()
+        return found
 
     def described(self) -> bytes:
-        """As mongod's `diff`: `{d, u, s<field>: …}` of a document, `{a: true, l, u<index>, s<index>: …}` of an
-        array."""
-        described: _Fields = []
+        """As mongod's `diff`: `{d, u, s<field>: …}` of a document, `{a: true, l, u<index>, s<index>: …}` of an array.
+
+        The node has nothing any more then: a tree of many nodes would be freed at once.
+        """
+        described: _Fields = list_for(len(self.updated) + len(self.below))
         if self.is_array:
             described.append(("a", True))
             if self.length is not None:
                 described.append(("l", self.length))
-            described += [(f"u{name}", value) for name, value in self.updated]
+            for name, value in self.updated:
+                give_way()
+                described.append((f"u{name}", value))
         else:
             if self.removed:
                 described.append(("d", encode_fields(self.removed)))
             if self.updated:
                 described.append(("u", encode_fields(self.updated)))
-        described += [(f"s{name}", node.described()) for name, node in self.below.items()]
+        for name, node in self.below.items():
+            described.append((f"s{name}", node.described()))
+        put_aside(self.updated)
+        put_aside(self.removed)
+        put_aside(self.below)
+        self.updated = []
+        self.removed = []
+        self.below = {}
         return encode_fields(described)
 
 
 def update_diff(description: bytes) -> bytes:
-    """The `diff` of an update: its `updateDescription`, with `disambiguatedPaths`, as a tree."""
+    """The `diff` of an update: its `updateDescription`, with `disambiguatedPaths`, as a tree. It gives way, since an
+    update may change a million fields."""
     described = dict(fields(description))
-    paths = dict(_fields_of(described["disambiguatedPaths"]))
+    paths: dict[str, Value] = {}
+    for path, parts in _fields_of(described["disambiguatedPaths"]):
+        give_way()
+        paths[path] = parts
     root = _Node()
     for path, value in _fields_of(described["updatedFields"]):
+        give_way()
         parent, last = _parent(root, path, paths)
         if isinstance(last, int):
             parent.is_array = True
@@ -174,16 +197,19 @@ def update_diff(description: bytes) -> bytes:
     removed = described["removedFields"]
     assert isinstance(removed, list)
     for path in removed:
+        give_way()
         parent, last = _parent(root, str(path), paths)
         parent.removed.append((str(last), False))
     truncated = described["truncatedArrays"]
     assert isinstance(truncated, list)
     for item in truncated:
+        give_way()
         assert isinstance(item, bytes)
         parent, last = _parent(root, str(get_value(item, "field")), paths)
         node = parent.child(last)
         node.is_array = True
         node.length = get_value(item, "newSize")
+    put_aside(paths)
     return root.described()
 
 

@@ -135,6 +135,14 @@ def resumed_feed(data: bytes) -> Command:
     return {"aggregate": "c", "pipeline": [{"$changeStream": options}, kinds, shown], "cursor": {}}
 
 
+def read_oplog() -> Command:
+    return {"find": "oplog.rs", "filter": {"ns": "test.padded", "op": "u"}, "$db": "local"}
+
+
+def update_of_padded(fields: Command) -> Command:
+    return {"update": "padded", "updates": [{"q": {"_id": 1}, "u": {"$set": fields}}]}
+
+
 def one_index(key: Command, **options: Any) -> Command:
     return {"createIndexes": "new", "indexes": [{"key": key, "name": "new", **options}]}
 
@@ -405,6 +413,8 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "collection": "new",
         "shardKey": "a." * 2_000_000 + "b",
     },
+    "oplog of many changed fields": read_oplog,
+    "oplog of many changed documents": read_oplog,
     "filter of a listing": lambda: {
         "listCollections": 1,
         "filter": {"name": {"$in": [f"c{n}" for n in range(60_000)]}},
@@ -507,6 +517,11 @@ BEFORE: dict[str, list[Command]] = {
     "granted roles": [HOLDER],
     "revoked roles": [HOLDER],
     "privileges beyond a reply": [HOLDER],
+    "oplog of many changed fields": [PADDED, update_of_padded({f"f{n}": 1 for n in range(2 * FIELDS)})],
+    "oplog of many changed documents": [
+        {"insert": "padded", "documents": [{"_id": 1, **{f"f{n}": {"a": 0, "b": 1} for n in range(FIELDS)}}]},
+        update_of_padded({f"f{n}.a": 1 for n in range(FIELDS)}),
+    ],
     "any of many or null": [{"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}],
     "all of many": [{"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}],
     "validated output": [{"create": "filled", "validator": long_validator(10_000)}],
