@@ -75,9 +75,9 @@ def measured(ends: int = 0, evaluates: bool = True, code: ErrorCode = ErrorCode.
             gc.enable()
 
 
-def longest_stall_s(compute: Callable[[], object]) -> float:
+def longest_stall_s(compute: Callable[[], object], measured_s: float = MEASURED_S) -> float:
     """CPU seconds that the function goes on, as one evaluation, without a check, when it looks at the time as often as
-    in a server. It may end with a CommandError; it does after MEASURED_S.
+    in a server. It may end with a CommandError; it does after this time.
 
     What it returns is then freed, as a server does it: that counts, too.
     """
@@ -85,7 +85,7 @@ def longest_stall_s(compute: Callable[[], object]) -> float:
     for _ in range(_RUNS):
         while free_some():
             pass  # of another test
-        with _paced() as gaps, contextlib.suppress(CommandError):
+        with _paced(measured_s) as gaps, contextlib.suppress(CommandError):
             result = compute()
             gaps.check()
             del result
@@ -99,10 +99,10 @@ def longest_stall_s(compute: Callable[[], object]) -> float:
 
 
 @contextmanager
-def _paced() -> Iterator[Gaps]:
+def _paced(measured_s: float) -> Iterator[Gaps]:
     collects = gc.isenabled()
     gc.disable()
-    gaps = Gaps(ends_s=MEASURED_S)
+    gaps = Gaps(ends_s=measured_s)
     set_check(gaps.check, monotonic_s=time.thread_time)
     begin_evaluation()
     try:

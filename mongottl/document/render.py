@@ -37,6 +37,11 @@ from mongottl.errors import shortened
 _JOINED_AT_ONCE: Final = 1_000
 # The most bytes of a document, an element or a text that `render_beginning` decodes.
 _SHOWN_BYTES: Final[i64] = 4096
+# Characters of the value of an expression that are shown.
+_SHOWN: Final = 10_000
+# Bytes that are written as hexadecimal digits in one step.
+_HEX_AT_ONCE: Final = 1 << 16
+_HEX_WEIGHT: Final = 300
 _UUID_SUBTYPE: Final = 4
 _UUID_BYTES: Final = 16
 _SENSITIVE_SUBTYPE: Final = 8
@@ -139,12 +144,21 @@ def _render_rare(value: Value) -> str:
 
 def _render_binary(value: BinData) -> str:
     """`UUID("…")` for a UUID of its whole length: also in texts of DuplicateKey, where most people meet it."""
-    give_way_after(16 * len(value.data))
-    digits = value.data.hex()
-    give_way_after(16 * len(value.data))
     if value.subtype != _UUID_SUBTYPE or len(value.data) != _UUID_BYTES:
-        return f"BinData({value.subtype}, {digits.upper()})"
+        return f"BinData({value.subtype}, {_hex(value.data)})"
+    digits = value.data.hex()
     return f'UUID("{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")'
+
+
+def _hex(data: bytes) -> str:
+    """The bytes as hexadecimal digits, A to F in capitals."""
+    if len(data) <= _HEX_AT_ONCE:
+        return data.hex().upper()
+    parts: list[str] = []
+    for start in range(0, len(data), _HEX_AT_ONCE):
+        give_way(_HEX_WEIGHT)
+        parts.append(data[start : start + _HEX_AT_ONCE].hex().upper())
+    return "".join(parts)
 
 
 def render_document(document: bytes) -> str:
@@ -213,19 +227,79 @@ def _loggable(value: Value) -> Value:
 
 
 def render_result(value: Value) -> str:
-    """The value of an expression as mongod prints it: `/[,;]/i`, `2020-01-31T00:00:00.000Z`, `{a: 1}`, `[1, 2]`."""
+    """The value of an expression as mongod prints it: `/[,;]/i`, `2020-01-31T00:00:00.000Z`, `{a: 1}`, `[1, 2]`.
+
+    Only the beginning of a long text: errors show it, and a list of two million dates would be a message of 54 MB.
+    """
+    give_way()
+    if isinstance(value, (bytes, list)):
+        beginning = _Beginning()
+        _add_result(value, beginning)
+        return beginning.text()
+    text = _render_single_result(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+class _Beginning:
+    """The first _SHOWN characters of texts that follow each other. ended: whether there were more."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._left: int = _SHOWN
+        self.ended = False
+
+    def add(self, text: str) -> None:
+        if self.ended:
+            return
+        if len(text) > self._left:
+            text = text[: self._left] + "..."
+            self.ended = True
+        self._parts.append(text)
+        self._left -= len(text)
+
+    def text(self) -> str:
+        return "".join(self._parts)
+
+
+def _add_result(value: Value, to: _Beginning) -> None:
+    if isinstance(value, bytes):
+        to.add("{")
+        cursor = ElementCursor(value, 0)
+        separator = ""
+        while not to.ended and cursor.next():
+            to.add(f"{separator}{cursor.name()}: ")
+            if not to.ended:
+                _add_result(cursor.decoded(), to)
+            separator = ", "
+        to.add("}")
+    elif isinstance(value, list):
+        to.add("[")
+        separator = ""
+        for item in value:
+            to.add(separator)
+            if to.ended:
+                return
+            _add_result(item, to)
+            separator = ", "
+        to.add("]")
+    else:
+        give_way()
+        to.add(_render_single_result(value))
+
+
+def _render_single_result(value: Value) -> str:
+    """That of a value which is no list and no document."""
     if isinstance(value, float):
         return _render_short_double(value)
-    if isinstance(value, bytes):
-        return "{" + ", ".join(f"{name}: {render_result(member)}" for name, member in fields(value)) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(render_result(item) for item in value) + "]"
     if isinstance(value, ObjectId):
         return str(value)
     if isinstance(value, Date):
         return _render_iso_date(value.ms)
     if isinstance(value, BinData):
-        return f'BinData({value.subtype}, "{value.data.hex().upper()}")'
+        data = value.data
+        if len(data) > _SHOWN:  # each byte has two characters
+            data = data[:_SHOWN]
+        return f'BinData({value.subtype}, "{data.hex().upper()}")'
     if isinstance(value, JavaScript):
         if value.scope is None:
             return f'Code("{value.code}")'

@@ -9,6 +9,8 @@ IndexError and never a read outside the buffer.
     find_field(doc, b"b")  ->  (2, 14)                                          ^14
 """
 
+from typing import Final
+
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
@@ -54,6 +56,9 @@ from mongottl.document.types import (
     Value,
 )
 from mongottl.document.utf8 import decode_text, encode_text
+
+# As a power of two: of a document's bytes, how many are searched for a field in a microsecond.
+SEARCHED_BITS: Final = 12
 
 
 def cstring_end(buf: bytes, pos: i64) -> i64:

@@ -87,6 +87,6 @@ def _reads_only(match: MatchExpression, known: set[str]) -> bool:
     if isinstance(match, NotExpression):
         return _reads_only(match.child, known)
     if isinstance(match, ExprExpression):
-        read: set[str] = set()
+        read: set[str] = LongSet()
         return match.expression.collect_paths(read) and all(_is_known(dotted, known) for dotted in read)
     return isinstance(match, (AlwaysTrue, AlwaysFalse))

@@ -15,6 +15,8 @@ from mongottl.document.collation import Collation, same_collation
 from mongottl.document.freeing import LongList, LongSet
 from mongottl.document.interrupt import check_interrupt
 from mongottl.document.keystring import encode_value
+from mongottl.document.long_lists import with_more
+from mongottl.document.sorting import sort_in_parts, sorted_distinct
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -87,11 +89,17 @@ def _distinct_query(spec: StageSpec, collation: Collation | None) -> DistinctQue
     if len(names) > 1 or not names <= {"$first", "$last", "$top", "$bottom"}:
         return None
     dotted = key.name if isinstance(key, FieldExpression) else key.path.dotted
-    read: set[str] = set()
+    read: set[str] = LongSet()
     known = spec.collect_paths(read)
     last = bool(names & {"$last", "$bottom"})
     return DistinctQuery(
-        dotted, sorted(read) if known else None, collation, nulls, elements=False, ordered=bool(names), last=last
+        dotted,
+        sort_in_parts(LongList(read)) if known else None,
+        collation,
+        nulls,
+        elements=False,
+        ordered=bool(names),
+        last=last,
     )
 
 
@@ -603,7 +611,7 @@ def _covered_paths(plan: QueryPlan, spec: StageSpec) -> list[str]:
         if not spec.collect_paths(read):
             return []
         plan.read_only(read)
-    return sorted(read.union(included)) if plan.covered else []
+    return sorted_distinct(with_more(included, LongList(read))) if plan.covered else []
 
 
 def _gives_order(plan: QueryPlan) -> bool:

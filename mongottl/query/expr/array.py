@@ -3,10 +3,12 @@ $slice $sortArray $zip`. Those that bind variables are in `iteration`."""
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
-from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices
+from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import whole_int32
@@ -14,7 +16,7 @@ from mongottl.document.path import check_path_depth
 from mongottl.document.render import render_result
 from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import MISSING, Missing, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import SEARCHED_BITS, fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
     ASSOCIATIVE,
@@ -311,7 +313,10 @@ class SortArrayExpression(Expression):
         if isinstance(sort_by, bytes):
             if len(sort_by) == 5:
                 raise CommandError(2942505, "$sortArray sortBy must not be an empty object")
-            for path, direction in fields(sort_by):
+            pairs = fields(sort_by)
+            self.paths = list_for(len(pairs))
+            self.descending = list_for(len(pairs))
+            for path, direction in pairs:
                 give_way()
                 order = whole_int32(direction) if width(direction) else None
                 if order not in (1, -1):
@@ -344,12 +349,16 @@ class SortArrayExpression(Expression):
     def _key(self, value: Value) -> bytes:
         if not self.paths:
             return encode_value(value, self.descending[0], self.collation)
-        keys: list[bytes] = []
+        keys: list[bytes] = list_for(len(self.paths))
         for i in range(len(self.paths)):
             give_way()
             member = value
             for part in self.paths[i]:
-                member = get_value(member, part) if isinstance(member, bytes) else MISSING
+                if not isinstance(member, bytes):
+                    member = MISSING
+                    break
+                give_way(i64(len(member)) >> SEARCHED_BITS)
+                member = get_value(member, part)
             key = encode_value(None if isinstance(member, Missing) else member, self.descending[i], self.collation)
             keys.append(key)
         return b"".join(keys)

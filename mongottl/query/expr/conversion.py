@@ -9,6 +9,9 @@ import struct
 from functools import cache
 from typing import Final
 
+from mypy_extensions import i64
+
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import decimal_of, is_true, to_double, whole, whole_int32
 from mongottl.document.render import render_result
 from mongottl.document.types import (
@@ -34,13 +37,14 @@ from mongottl.document.types import (
     Date,
     Decimal128,
     Int64,
+    Missing,
     ObjectId,
     Timestamp,
     Value,
     type_name,
 )
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import fields
+from mongottl.document.walk import SEARCHED_BITS, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
     EvaluationContext,
@@ -505,10 +509,10 @@ def _text_option(option: Expression | None, name: str, code: int, ev: Evaluation
 def _target_of(to: Value) -> int:
     """The type code of `to`, or of its field `type`; -1 for null. Unknown fields are ignored."""
     if isinstance(to, bytes):
-        members = dict(fields(to))
-        if "type" not in members:
+        give_way(1 + (i64(len(to)) >> SEARCHED_BITS))
+        to = get_value(to, "type")
+        if isinstance(to, Missing):
             raise CommandError(ErrorCode.FailedToParse, "Missing 'type' parameter to $convert's 'to'")
-        to = members["type"]
     elif is_nullish(to):
         return -1
     if isinstance(to, str):
@@ -537,9 +541,10 @@ def _target_of(to: Value) -> int:
 def _subtype_of(to: Value) -> int:
     """The binary subtype of `to`, 0 by default."""
     if isinstance(to, bytes):
-        for key, value in fields(to):
-            if key == "subtype":
-                return _subtype(value)
+        give_way(1 + (i64(len(to)) >> SEARCHED_BITS))
+        value = get_value(to, "subtype")
+        if not isinstance(value, Missing):
+            return _subtype(value)
     return 0
 
 

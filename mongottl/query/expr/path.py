@@ -14,14 +14,16 @@ from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Missing, Value
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import cstring_end, decode_value, find_field_at, skip_value
+from mongottl.document.walk import SEARCHED_BITS, cstring_end, decode_value, find_field_at, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import UNBOUND, Constant, EvaluationContext, Expression, Scope
 from mongottl.versions import VARIABLE
 
-# The time to search a document above this size for a field is counted: bytes in a microsecond, as a power of two.
+# The time to search a document above this size for a field is counted.
 _LONG_BYTES: Final = 64 * 1024
-_SEARCHED_BITS: Final = 12
+# Characters of a variable's name that are checked in one step, as a mask, and the work that they count as.
+_NAME_MASK: Final = 1023
+_NAME_WEIGHT: Final = 20
 
 
 def value_at(buf: bytes, type_code: i64, pos: i64, parts: list[bytes], index: i64) -> Value:
@@ -98,7 +100,7 @@ class FieldExpression(Expression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         root = ev.root
         if len(root) > _LONG_BYTES:
-            give_way(len(root) >> _SEARCHED_BITS)
+            give_way(len(root) >> SEARCHED_BITS)
         type_code, pos = find_field_at(root, 0, self.name_bytes)
         if type_code == 0:
             return MISSING
@@ -125,7 +127,7 @@ class FieldPathExpression(Expression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         root = ev.root
         if len(root) > _LONG_BYTES:
-            give_way(len(root) >> _SEARCHED_BITS)
+            give_way(len(root) >> SEARCHED_BITS)
         return value_at(root, DOCUMENT, 0, self.part_bytes, 0)
 
     def describe(self) -> Value:
@@ -263,7 +265,10 @@ def check_user_name(name: str) -> None:
 
 
 def _check_characters(name: str) -> None:
-    for char in name:
+    for i in range(len(name)):
+        if i & _NAME_MASK == _NAME_MASK:
+            give_way(_NAME_WEIGHT)
+        char = name[i]
         if not _name_character(char):
             raise CommandError(
                 ErrorCode.FailedToParse, f"'{name}' contains an invalid character for a variable name: '{char}'"

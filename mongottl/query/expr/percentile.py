@@ -3,7 +3,7 @@
 from typing import Final
 
 from mongottl.document.bson_field import missing_field, unknown_field
-from mongottl.document.freeing import LONG, LongList, freed_in_slices
+from mongottl.document.freeing import LONG, LongList, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import to_double
 from mongottl.document.render import render_result, render_value
@@ -29,8 +29,9 @@ def parse_shares(node: Expression) -> list[float]:
     value = node.value if isinstance(node, Constant) else MISSING
     if not isinstance(value, list) or not value:
         raise CommandError(7750301, "The $percentile 'p' field must be an array of constant values")
-    shares: list[float] = []
+    shares: list[float] = list_for(len(value))
     for item in value:
+        give_way()
         if width(item) == 0:
             raise CommandError(
                 7750301, f"The $percentile 'p' field must be an array of numbers, found: {type_of(item)}"
@@ -54,6 +55,7 @@ def parse_percentile_parameters(name: str, argument: Value) -> dict[str, Value]:
     known = ["input", "method"] if name == "$median" else ["input", "p", "method"]
     raw: dict[str, Value] = {}
     for key, value in fields(argument):
+        give_way()
         if key not in known:
             raise unknown_field(f"{name}.{key}")
         raw[key] = value

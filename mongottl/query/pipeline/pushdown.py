@@ -9,6 +9,8 @@ through renames. Conjuncts that arrive at one position become one `$match` toget
 from typing import Final
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.freeing import LongSet
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Date, Decimal128, ObjectId, Timestamp, Value
 from mongottl.document.walk import fields
 from mongottl.query.context import ParseContext
@@ -37,7 +39,7 @@ class Conjunct:
         self.value: Final = value
         self.expression = False
         self.comparisons = True
-        found: set[str] = set()
+        found: set[str] = LongSet()
         self.paths: Final = found if self._collect(name, value, found, ctx) else None
 
     def _collect(self, name: str, value: Value, found: set[str], ctx: ParseContext) -> bool:
@@ -57,8 +59,12 @@ class Conjunct:
             if b"$rand" in encoded or b"$meta" in encoded:
                 return False
             needed = parse_expression(value, ctx).dependencies()
-            found.update(needed or ())
-            return needed is not None
+            if needed is None:
+                return False
+            for field in needed:
+                give_way()
+                found.add(field)
+            return True
         if name.startswith("$"):
             return name in _CONSTANT
         self.comparisons = self.comparisons and _compares(value)
@@ -74,6 +80,7 @@ class Conjunct:
             return None
         renamed = False
         for path in self.paths:
+            give_way()
             origin = effect.origin(path)
             if origin is None or (origin != path and self.expression):
                 return None

@@ -5,7 +5,7 @@ from typing import Final
 
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import LONG, freed_in_slices
+from mongottl.document.freeing import LONG, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import to_double, whole
 from mongottl.document.render import render_result, render_value
@@ -165,6 +165,7 @@ class TopArgument(Expression):
 
     def collect_paths(self, paths: set[str]) -> bool:
         for path in self.pattern.paths:
+            give_way()
             paths.add(path.dotted)
         return self.output.collect_paths(paths)
 
@@ -284,8 +285,9 @@ class PercentileState(AccumulatorState):
                 self.digest.add(number)
 
     def result(self) -> Value:
-        found: list[Value] = []
+        found: list[Value] = list_for(len(self.shares))
         for share in self.shares:
+            give_way()
             found.append(self.digest.percentile(share))
         return found[0] if self.single else found
 

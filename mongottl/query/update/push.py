@@ -14,7 +14,7 @@ from mongottl.document.path import array_index, check_path_depth
 from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value, is_number, type_name
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import ElementCursor, fields, find_field_at
+from mongottl.document.walk import SEARCHED_BITS, ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.update.arrays import Item, append_items, cut_items, join_items
@@ -50,6 +50,7 @@ class SortClause:
             return encode_raw(item.value, item.type_code, 0, self.directions[0] < 0, self.collation)
         builder = KeyStringBuilder(self.collation)
         for i in range(len(self.paths)):
+            give_way(1 + (i64(len(item.value)) >> SEARCHED_BITS))
             type_code, pos = _sort_field(item, self.paths[i])
             builder.append_raw(item.value, type_code, pos, self.directions[i] < 0)
         return builder.finish()
@@ -185,9 +186,11 @@ def parse_sort_clause(value: Value, collation: Collation | None) -> SortClause:
         return SortClause([], [_direction(value)], collation)
     if not isinstance(value, bytes):
         raise _bad("The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields")
-    paths: list[list[str]] = []
-    directions: list[int] = []
-    for name, direction in fields(value):
+    pairs = fields(value)
+    paths: list[list[str]] = list_for(len(pairs))
+    directions: list[int] = list_for(len(pairs))
+    for name, direction in pairs:
+        give_way()
         if name == "":
             raise _bad("The $sort field cannot be empty")
         check_path_depth(name)

@@ -92,3 +92,21 @@ def test_the_beginning_of_a_document_of_many_levels() -> None:
     for _ in range(50):
         document = {"a": document}
     assert render_beginning(bson.encode(document)).startswith("{ a: { a: {")
+
+
+@pytest.mark.parametrize(
+    ("value", "beginning"),
+    [
+        ([1.5] * 100_000, "[1.5, 1.5, "),
+        ({"a": ["b"] * 100_000, "c": 1}, '{a: ["b", "b", '),
+        ({f"f{number}": 1 for number in range(100_000)}, "{f0: 1, f1: 1, "),
+        (b"\xff" * 100_000, 'BinData(0, "FFFF'),
+        ("a" * 100_000, '"aaaa'),
+        (Code("a" * 100_000), 'Code("aaaa'),
+    ],
+)
+def test_of_the_value_of_an_expression_the_beginning(value: Any, beginning: str) -> None:
+    text = render_result(get_value(bson.encode({"v": value}), "v"))
+    assert text.startswith(beginning)
+    assert text.endswith("...")
+    assert len(text) == 10_003

@@ -3,6 +3,7 @@
 Each registered operator has examples, or stands among those whose work does not grow with what a client sends.
 """
 
+import datetime
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 from mongottl.document.walk import get_value
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, parse_expression
-from mongottl.query.expr.base import EXPRESSIONS
-from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
+from mongottl.query.expr.base import EXPRESSIONS, Constant, Expression, FunctionExpression
+from mongottl.query.expr.path import FieldExpression
+from mongottl.query.expr.percentile import parse_shares
+from tests.gaps import ELEMENTS, STALL_S, longest_stall_s, measured
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +97,11 @@ EXAMPLES: dict[str, list[Any]] = {
     "$isArray": ["$a"],
     "$last": ["$a"],
     "$lastN": [{"input": "$a", "n": LENGTH}],
-    "$let": [{"vars": dict.fromkeys(FIELDS, "$one"), "in": "$$f1"}],
+    "$let": [
+        {"vars": dict.fromkeys(FIELDS, "$one"), "in": "$$f1"},
+        {"vars": {"v" * TEXT_BYTES: 1}, "in": 1},
+        {"vars": {}, "in": "$$" + "v" * TEXT_BYTES},
+    ],
     "$literal": [NUMBERS, dict.fromkeys(FIELDS, 1), "a" * TEXT_BYTES],
     "$const": [NUMBERS, dict.fromkeys(FIELDS, 1)],
     "$lt": [["$a", "$b"]],
@@ -151,7 +158,10 @@ EXAMPLES: dict[str, list[Any]] = {
         {"input": "$no UTF-8", "find": "$broken", "replacement": "$text"},
         {"input": "$accents", "find": "", "replacement": "x"},
     ],
-    "$replaceOne": [{"input": "$text", "find": "c", "replacement": "c"}],
+    "$replaceOne": [
+        {"input": "$text", "find": "c", "replacement": "c"},
+        {"input": "$dates", "find": "c", "replacement": "c"},
+    ],
     "$reverseArray": ["$a"],
     "$rtrim": [{"input": "$text", "chars": "ab "}, {"input": "$spaces"}],
     "$setDifference": [["$a", [1]], ["$a", "$a"], ["$docs", "$docs"]],
@@ -167,6 +177,7 @@ EXAMPLES: dict[str, list[Any]] = {
         {"input": "$docs", "sortBy": {"n": 1}},
         {"input": "$docs", "sortBy": dict.fromkeys(FIELDS[:50], 1)},
         {"input": ["$doc"], "sortBy": dict.fromkeys(FIELDS, 1)},
+        {"input": ["$wide"], "sortBy": {f"x{field}": 1 for field in FIELDS}},
         {"input": "$words", "sortBy": 1},
     ],
     "$split": [["$no UTF-8", "$broken"], ["$text", " "], ["$accents", "é"], ["$text", "$text"]],
@@ -256,6 +267,7 @@ LONG: dict[str, Any] = {
     "zeros": [0] * LENGTH,
     "doubles": [number / 7 for number in NUMBERS],
     "decimals": [bson.Decimal128(str(number)) for number in NUMBERS],
+    "dates": [datetime.datetime(2024, 1, 31, tzinfo=datetime.UTC)] * LENGTH,
     "docs": [{"n": number, f"f{number % 1000}": number} for number in NUMBERS],
     "pairs": [[field, 1] for field in FIELDS],
     "keyed": [{"k": field, "v": 1} for field in FIELDS],
@@ -307,3 +319,27 @@ def computation(name: str) -> Callable[[], object]:
         return tree, tree.evaluate(EvaluationContext(document))
 
     return compute
+
+
+# Of trees that others have parsed, which takes longer than what is computed of them.
+MANY: int = 500_000
+
+
+def test_the_fields_that_many_operands_read_stall_nobody() -> None:
+    operands: list[Expression] = [FieldExpression(f"f{number}") for number in range(MANY)]
+    node = FunctionExpression("$and", len, operands)
+    assert longest_stall_s(node.dependencies) <= STALL_S
+
+
+def test_of_the_fields_that_name_a_type_convert_decodes_two() -> None:
+    to = {**dict.fromkeys(FIELDS, 1), "type": "int"}
+    raw = bson.encode({"v": {"$convert": {"input": "$one", "to": {"$literal": to}}}})
+    node = parse_expression(get_value(raw, "v"), ParseContext(NOW_MS))
+    with measured() as gaps:
+        assert node.evaluate(EvaluationContext(document_with(()))) == 1
+    assert gaps.count < 1_000
+
+
+def test_many_shares_of_a_percentile_stall_nobody() -> None:
+    shares = Constant([0.5] * MANY)
+    assert longest_stall_s(lambda: parse_shares(shares)) <= STALL_S

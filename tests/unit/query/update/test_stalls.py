@@ -10,9 +10,12 @@ from typing import Any
 import bson
 import pytest
 
+from mongottl.document.types import DOCUMENT
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.update import new_document_for_upsert, parse_update
+from mongottl.query.update.arrays import Item
+from mongottl.query.update.push import parse_sort_clause
 from mongottl.query.update.registry import modifiers
 from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
 
@@ -147,3 +150,19 @@ def test_no_document_of_an_upsert_stalls_others(name: str) -> None:
         return filter, new_document_for_upsert(parse_update(update, ctx), filter, ctx)
 
     assert longest_stall_s(compute) <= STALL_S
+
+
+# It takes longer to read them than to make something of them.
+MANY_PATHS: dict[str, Any] = {f"x{number}": 1 for number in range(150_000)}
+
+
+def test_a_sort_by_many_paths_stalls_nobody() -> None:
+    pattern = bson.encode(MANY_PATHS)
+    assert longest_stall_s(lambda: parse_sort_clause(pattern, None), measured_s=10.0) <= STALL_S
+
+
+@pytest.mark.parametrize("document", [{"a": 1}, dict.fromkeys(FIELDS[:1_000], 1)])
+def test_a_sort_of_documents_by_many_paths_stalls_nobody(document: dict[str, Any]) -> None:
+    clause = parse_sort_clause(bson.encode(MANY_PATHS), None)
+    items = [Item(DOCUMENT, bson.encode(document))] * 2
+    assert longest_stall_s(lambda: clause.sorted(items)) <= STALL_S
