@@ -17,7 +17,6 @@ and of the detection of errors.
 The modifiers themselves are in other modules.
 """
 
-from bisect import bisect_left
 from typing import Final
 
 from librt.strings import BytesWriter
@@ -25,7 +24,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
-from mongottl.document.freeing import LONG, LongDict, LongList
+from mongottl.document.freeing import LONG, LongDict, LongList, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.sorting import sort_in_parts, sorted_by_comparison
 from mongottl.document.splice import element, finish_document, frame, start_document
@@ -308,6 +307,7 @@ class ObjectNode(UpdateNode):
             )
         merged = ObjectNode()
         for child in self.children:
+            give_way()
             merged.put(child.name, child.node)
         known = merged.get(state.matched)
         if known is None:
@@ -338,6 +338,7 @@ class ObjectNode(UpdateNode):
         if type_code == ARRAY:
             return self._apply_to_array(state, buf, pos, end)
         for child in self._effective(state).children:
+            give_way()
             self._create_blocked(state, child, buf, type_code, pos)
         return KEEP
 
@@ -578,27 +579,49 @@ class ArrayFilter:
         self.condition = condition
 
 
+class FilteredChild:
+    """A child of an ArrayNode. condition: on the elements that it is applied to; None for all of them."""
+
+    def __init__(self, identifier: str, node: UpdateNode, condition: MatchExpression | None) -> None:
+        self.identifier = identifier
+        self.node = node
+        self.condition = condition
+
+
+def _compare_filtered(a: FilteredChild, b: FilteredChild) -> int:
+    return -1 if a.identifier < b.identifier else 1
+
+
 class ArrayNode(UpdateNode):
     """A path component whose children are `$[]` (identifier "") and `$[identifier]`."""
 
     def __init__(self, filters: dict[str, ArrayFilter]) -> None:
-        self.identifiers: list[str] = []
-        self.nodes: list[UpdateNode] = []
+        self._children: list[FilteredChild] = []
+        self._is_ordered: bool = True
         self._by_identifier: dict[str, UpdateNode] = {}
-        # Of each identifier; None for "", which every element matches.
-        self._conditions: list[MatchExpression | None] = []
         self.filters = filters
+
+    @property
+    def children(self) -> list["FilteredChild"]:
+        """In the order of their identifiers."""
+        if not self._is_ordered:
+            self._children = sorted_by_comparison(self._children, _compare_filtered)
+            self._is_ordered = True
+        return self._children
 
     def get(self, identifier: str) -> UpdateNode | None:
         return self._by_identifier.get(identifier)
 
     def put(self, identifier: str, node: UpdateNode) -> None:
         """Adds a new child."""
-        at = bisect_left(self.identifiers, identifier)
+        children = self._children
+        if children and children[-1].identifier > identifier:
+            self._is_ordered = False
+        children.append(FilteredChild(identifier, node, self.filters[identifier].condition if identifier else None))
         self._by_identifier[identifier] = node
-        self.identifiers.insert(at, identifier)
-        self.nodes.insert(at, node)
-        self._conditions.insert(at, self.filters[identifier].condition if identifier else None)
+        if len(children) == LONG:
+            self._children = LongList(children)
+            self._by_identifier = LongDict(self._by_identifier)
 
     def apply(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
         if type_code != ARRAY:
@@ -635,16 +658,18 @@ class ArrayNode(UpdateNode):
 
     def _node_for(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64) -> UpdateNode | None:
         """The merged nodes of the children whose filters an element matches; None if there are none."""
-        chosen: list[UpdateNode] = []
-        conditions = self._conditions
-        give_way(1 + (i64(len(conditions)) >> 3))
-        for i in range(len(conditions)):
-            condition = conditions[i]
+        children = self.children
+        chosen: list[UpdateNode] = list_for(len(children))
+        for child in children:
+            give_way()
+            condition = child.condition
             if condition is None or condition.matches_value(buf, type_code, pos):
-                chosen.append(self.nodes[i])
+                chosen.append(child.node)
         # Merged pairwise, since each merge copies both of its nodes.
         while len(chosen) > 1:
-            merged = [merge_nodes(chosen[i], chosen[i + 1], state.path) for i in range(0, len(chosen) - 1, 2)]
+            merged: list[UpdateNode] = list_for(len(chosen))
+            for i in range(0, len(chosen) - 1, 2):
+                merged.append(merge_nodes(chosen[i], chosen[i + 1], state.path))
             if len(chosen) % 2:
                 merged.append(chosen[-1])
             chosen = merged
@@ -659,12 +684,15 @@ class ArrayNode(UpdateNode):
 
 def merge_nodes(a: UpdateNode, b: UpdateNode, path: list[str]) -> UpdateNode:
     """One node with the effects of both. ConflictingUpdateOperators (40) if both change the same path."""
+    give_way()
     if isinstance(a, ObjectNode) and isinstance(b, ObjectNode):
         objects = ObjectNode()
         objects.positional = _merge_optional(a.positional, b.positional, [*path, "$"])
         for child in a.children:
+            give_way()
             objects.put(child.name, child.node)
         for child in b.children:
+            give_way()
             other = a.get(child.name)
             if other is None:
                 objects.put(child.name, child.node)
@@ -673,13 +701,15 @@ def merge_nodes(a: UpdateNode, b: UpdateNode, path: list[str]) -> UpdateNode:
         return objects
     if isinstance(a, ArrayNode) and isinstance(b, ArrayNode):
         arrays = ArrayNode(a.filters)
-        for i in range(len(a.identifiers)):
-            identifier = a.identifiers[i]
-            counterpart = b.get(identifier)
-            arrays.put(identifier, a.nodes[i] if counterpart is None else merge_nodes(a.nodes[i], counterpart, path))
-        for i in range(len(b.identifiers)):
-            if a.get(b.identifiers[i]) is None:
-                arrays.put(b.identifiers[i], b.nodes[i])
+        for filtered in a.children:
+            give_way()
+            counterpart = b.get(filtered.identifier)
+            node = filtered.node if counterpart is None else merge_nodes(filtered.node, counterpart, path)
+            arrays.put(filtered.identifier, node)
+        for filtered in b.children:
+            give_way()
+            if a.get(filtered.identifier) is None:
+                arrays.put(filtered.identifier, filtered.node)
         return arrays
     raise CommandError(ErrorCode.ConflictingUpdateOperators, f"Update created a conflict at '{'.'.join(path)}'")
 
