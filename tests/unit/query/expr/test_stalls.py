@@ -343,3 +343,12 @@ def test_of_the_fields_that_name_a_type_convert_decodes_two() -> None:
 def test_many_shares_of_a_percentile_stall_nobody() -> None:
     shares = Constant([0.5] * MANY)
     assert longest_stall_s(lambda: parse_shares(shares)) <= STALL_S
+
+
+def test_a_long_text_to_convert_is_matched_in_parts() -> None:
+    raw = bson.encode({"v": {"$convert": {"input": "$text", "to": "binData", "format": "base64url"}}})
+    node = parse_expression(get_value(raw, "v"), ParseContext(NOW_MS))
+    document = bson.encode({"text": "a" * (1 << 22)})
+    with measured() as gaps:
+        node.evaluate(EvaluationContext(document))
+    assert gaps.count > 64

@@ -166,3 +166,12 @@ def test_a_sort_of_documents_by_many_paths_stalls_nobody(document: dict[str, Any
     clause = parse_sort_clause(bson.encode(MANY_PATHS), None)
     items = [Item(DOCUMENT, bson.encode(document))] * 2
     assert longest_stall_s(lambda: clause.sorted(items)) <= STALL_S
+
+
+def test_many_array_filters_that_match_one_element_stall_nobody() -> None:
+    names = [f"i{number}" for number in range(LENGTH)]
+    raw = bson.encode({"$set": {f"a.$[{name}].{name}": 1 for name in reversed(names)}})
+    filters = [bson.encode({name: {"$exists": False}}) for name in names]
+    driver = parse_update(raw, ParseContext(1_700_000_000_123), array_filters=filters)
+    document = bson.encode({"_id": 1, "a": [{"x": 1}]})
+    assert longest_stall_s(lambda: driver.apply(document, None, False), measured_s=5.0) <= STALL_S
