@@ -13,7 +13,7 @@ The binding lets no other thread run while it makes a key, 0.3 seconds for a tex
 made by the function of the same library in C, if it can be found, without the binding: other operations run meanwhile.
 
 The library sorts combining marks that follow each other in a time that grows with the square of their number, and
-cannot be interrupted: an hour for a text of a few megabytes. So long rows of marks are divided here by a character that
+cannot be interrupted: an hour for a text of a few megabytes. Long rows of marks are divided here by a character that
 comparisons ignore (COMBINING GRAPHEME JOINER), as Unicode's Stream-Safe Text Format does after 30 of them. No language
 has rows as long as those.
 

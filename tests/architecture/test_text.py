@@ -27,7 +27,7 @@ PACKAGES = (
 OTHERS = {
     "commands/security/login.py": (1, "user names of X.509 logins, shown in a log"),
     "dialect/cosmos/account_user.py": (3, "keys, of settings and of chance"),
-    "document/utf8.py": (6, "the functions themselves"),
+    "document/utf8.py": (8, "the functions themselves"),
     "javascript/answers.py": (2, "messages of QuickJS, shown to people"),
     "javascript/scripts.py": (1, "the last words of a process that has ended"),
     "javascript/worker.py": (1, "messages of QuickJS, shown to people"),

@@ -12,8 +12,7 @@ from mongottl.document.render import render_beginning
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 
-# Of what may be told apart by its key alone, but for the directions: how many an account without a limit of indexes may
-# have. Each is compared with all others.
+# New indexes with the same fields, where a dialect has no limit of indexes: each is compared with all others.
 _MOST_SIMILAR: Final = 32
 
 
@@ -39,7 +38,7 @@ class KnownIndexes:
         self._all.append(descriptor)
 
     def has_too_many_like(self, descriptor: IndexDescriptor) -> bool:
-        """Whether there are too many with the same fields, which only their options tell apart."""
+        """Whether there are too many with the same fields, which differ in their options alone."""
         return len(self._similar.get(_names(descriptor), ())) >= _MOST_SIMILAR
 
     def identical(self, descriptor: IndexDescriptor) -> IndexDescriptor | None:
