@@ -9,28 +9,24 @@ from mongottl.commands.access import collection_needs
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.exec.operation.context import OperationContext
-from mongottl.query.pipeline import check_length, traits_of
+from mongottl.query.pipeline import traits_of
+from mongottl.query.pipeline.stage import MAX_STAGES
 from mongottl.security.privileges import CLUSTER, Need, Resource, collection_resource, database_resource
 
 
 def view_needs(op: OperationContext, view: str, source: str | None, pipeline: Sequence[Value] | None) -> list[Need]:
-    """What defining a view needs: who may read the view must be allowed to read what it shows.
-
-    7749501 for more stages than a pipeline may have.
-    """
-    check_length(pipeline or ())
+    """What defining a view needs: who may read the view must be allowed to read what it shows."""
     if source is None or not op.may(collection_resource(op.database, view), "find"):
         return []
-    return pipeline_needs(op.database, source, list(pipeline or ()))
+    return pipeline_needs(op.database, source, list((pipeline or ())[:MAX_STAGES]))
 
 
 def pipeline_needs(database: str, collection: Value, stages: list[Value]) -> list[Need]:
     """What a pipeline needs: on its own collection, and on those that its stages read and write.
 
     collection: its name; another value if the pipeline reads none. What is no valid stage needs nothing, since it is
-    refused; 7749501 for more stages than a pipeline may have.
+    refused; nor does one beyond those that a pipeline may have.
     """
-    check_length(stages)
     resource = collection_resource(database, collection) if isinstance(collection, str) else database_resource(database)
     first = stages[0] if stages else None
     actions = traits_of(first_field_name(first)).actions if isinstance(first, bytes) else ("find",)
@@ -40,7 +36,7 @@ def pipeline_needs(database: str, collection: Value, stages: list[Value]) -> lis
 
 
 def _add_stage_needs(database: str, resource: Resource, stages: list[Value], needs: list[Need]) -> None:
-    for stage in stages:
+    for stage in stages[:MAX_STAGES]:
         if not isinstance(stage, bytes):
             continue
         for name, argument in fields(stage):
@@ -64,11 +60,9 @@ def _add_stage_needs(database: str, resource: Resource, stages: list[Value], nee
             elif name == "$facet" and given is not None:
                 for _, inner in fields(given):
                     if isinstance(inner, list):
-                        check_length(inner)
                         _add_stage_needs(database, resource, inner, needs)
             elif traits.hybrid and given is not None:
                 for inner in _inputs(given):
-                    check_length(inner)
                     _add_stage_needs(database, resource, inner, needs)
 
 

@@ -336,7 +336,7 @@ def parse_sort(
     seen: set[str] = set()
     cursor = ElementCursor(specification, 0)
     while cursor.next():
-        if len(names) == MAX_SORT_FIELDS:  # a client may send a million
+        if len(names) == 2 * MAX_SORT_FIELDS:  # a client may send a million
             raise CommandError(13103, "too many compound keys")
         name = cursor.name()
         direction = cursor.decoded()
@@ -345,6 +345,8 @@ def parse_sort(
             keywords.append(_meta_keyword(direction))
             continue
         keywords.append("")
+        if len(paths) == MAX_SORT_FIELDS:  # metadata do not count
+            raise CommandError(13103, "too many compound keys")
         if not is_number(direction):
             raise CommandError(15974, f"Illegal key in $sort specification: {name}: {render_value(direction)}")
         order = clamp_to_long(direction)  # doubles are truncated, decimals rounded

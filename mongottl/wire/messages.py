@@ -9,8 +9,9 @@ from typing import Final, TypeAlias
 HEADER_SIZE: Final = 16
 # mongod's maxMessageSizeBytes, header included: the longest message that either side may send.
 MAX_MESSAGE_SIZE: Final = 48_000_000
-# The longest message of the other opcodes than OP_MSG: it has one document of 16 MB, with 16 KB around it.
-MAX_LEGACY_SIZE: Final = (16 * 1024 + 16) * 1024
+# The longest message that a server takes of the opcodes before OP_MSG: drivers fill a document of 16 MB and 16 KB, and
+# what is a little longer is a command that is refused.
+MAX_LEGACY_SIZE: Final = 17 * 1024 * 1024
 # The longest name in a message: of a document sequence, which is a field of a command, or of a collection, which has
 # 255 bytes at most.
 MAX_NAME_BYTES: Final = 1024

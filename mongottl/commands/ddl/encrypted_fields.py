@@ -26,9 +26,11 @@ from mongottl.commands.request import (
 )
 from mongottl.document.bson_field import NUMBERS, checked_word, wrong_type
 from mongottl.document.compare import compare_values
+from mongottl.document.freeing import LONG, LongSet, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import clamp_to_long, whole
 from mongottl.document.path import check_path_depth
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import BSON_TYPES, MISSING, BinData, Decimal128, Value, type_code_of, type_name
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -139,7 +141,7 @@ _QUERY: Final[RequestParser] = parser_for("create.encryptedFields.fields.queries
 def check_encrypted_fields(options: bytes) -> None:
     """The error of a malformed `encryptedFields`, in the order in which mongod checks it."""
     given = EncryptedFieldsOptions._make(_OPTIONS.parse(options, [], None))
-    described: list[EncryptedField] = []
+    described: list[EncryptedField] = list_for(len(given.fields))
     for document in given.fields:
         give_way(_FIELD_WEIGHT)
         described.append(EncryptedField._make(_FIELD.parse(document, [], None)))
@@ -148,15 +150,16 @@ def check_encrypted_fields(options: bytes) -> None:
         _check_field(field)
     _check_state_name(given.state_collection, "esc", _STATE_NAME)
     _check_state_name(given.compaction_collection, "ecoc", _COMPACTION_NAME)
-    keys: set[BinData] = set()
-    paths = _Paths()
+    keys: set[BinData] = set() if len(described) < LONG else LongSet()
+    paths: list[str] = list_for(len(described))
     for field in described:
         give_way()
         if field.key_id in keys:
             raise CommandError(_DUPLICATE_KEY, "Duplicate key ids are not allowed")
         keys.add(field.key_id)
         _check_path(field.path)
-        paths.add(field.path)
+        paths.append(field.path.replace(".", "\0"))
+    _check_paths(paths)
 
 
 def check_always_validated(level: str | None, action: str | None) -> None:
@@ -201,33 +204,20 @@ def _check_path(path: str) -> None:
     check_path_depth(path)
 
 
-class _Paths:
-    """Paths of which none is another one, or its beginning: a tree of their names."""
-
-    def __init__(self) -> None:
-        self._below: dict[str, _Paths] = {}
-        # The path that ends here, or one of those that go on.
-        self._path = ""
-
-    def add(self, path: str) -> None:
-        """6338402 for one of the paths, 6338403 for the beginning of one, or one that goes on from another."""
-        place = self
-        for name in path.split("."):
-            if place._path and not place._below:
-                raise _conflict(path, place._path)
-            if name not in place._below:
-                place._below[name] = _Paths()
-            place._path = place._path or path
-            place = place._below[name]
-        if place._path == path:
+def _check_paths(paths: list[str]) -> None:
+    """6338402 for two equal paths, 6338403 for the beginning of another one. paths: with a NUL in place of each dot, so
+    that a path comes right before those that go on from it."""
+    before = ""
+    for path in sort_in_parts(paths):
+        give_way()
+        if path == before:
             raise CommandError(_DUPLICATE_PATH, "Duplicate paths are not allowed")
-        if place._path:
-            raise _conflict(path, place._path)
-        place._path = path
-
-
-def _conflict(path: str, other: str) -> CommandError:
-    return CommandError(_CONFLICTING_PATHS, f"One of the paths is a prefix of the other: '{path}' and '{other}'")
+        if before and path.startswith(before + "\0"):
+            shown, other = before.replace("\0", "."), path.replace("\0", ".")
+            raise CommandError(
+                _CONFLICTING_PATHS, f"One of the paths is a prefix of the other: '{other}' and '{shown}'"
+            )
+        before = path
 
 
 def _check_field(field: EncryptedField) -> None:

@@ -13,7 +13,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 
 # New indexes with the same fields, where a dialect has no limit of indexes: each is compared with all others.
-_MOST_SIMILAR: Final = 32
+_MOST_SIMILAR: Final = 64
 
 
 class KnownIndexes:
@@ -38,7 +38,7 @@ class KnownIndexes:
         self._all.append(descriptor)
 
     def has_too_many_like(self, descriptor: IndexDescriptor) -> bool:
-        """Whether there are too many with the same fields, which differ in their options alone."""
+        """Whether there are too many with the same fields, which differ in their directions and options alone."""
         return len(self._similar.get(_names(descriptor), ())) >= _MOST_SIMILAR
 
     def identical(self, descriptor: IndexDescriptor) -> IndexDescriptor | None:

@@ -41,7 +41,7 @@ from mongottl.exec.write.index_build import build_indexes, finish_build, start_i
 from mongottl.versions import COMPOUND_HASHED, COMPOUND_WILDCARD, SYNTAX, Features
 
 # Indexes of one command, where the dialect has no limit of those of a collection.
-_MOST_NEW: Final = 1000
+MOST_NEW: Final = 1000
 # Maximum members of a replica set.
 _MOST_MEMBERS: Final = 50
 _QUORUM_MODES: Final = ("majority", "votingMembers")
@@ -287,7 +287,7 @@ def _new_indexes(
     dialect = op.service.dialect
     entries = [] if collection is None else [index for index in collection.listed_indexes if index.name not in dropped]
     known = KnownIndexes(dialect, [index.descriptor for index in entries])
-    room = MAX_INDEXES - (len(entries) if collection is not None else 1) if dialect.limits_indexes else _MOST_NEW
+    room = MAX_INDEXES - (len(entries) if collection is not None else 1) if dialect.limits_indexes else MOST_NEW
     unfinished = {index.name for index in entries if not index.ready}
     new: list[IndexDescriptor] = []
     others = KnownIndexes(dialect, ())

@@ -12,7 +12,7 @@ from typing import Final
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.plan_memory import CachedPlan
 from mongottl.document.build import EMPTY_DOCUMENT, encode
-from mongottl.document.freeing import LONG_BYTES, LongList
+from mongottl.document.freeing import LONG, LONG_BYTES, put_aside
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Date, Int64, Value
 from mongottl.document.walk import fields, is_empty
@@ -59,12 +59,15 @@ class QueryShape:
 
     def quick_key(self, match: MatchExpression) -> str:
         """A key of the plan cache for this shape, cheaper than its hash."""
-        found: list[str] = LongList()
+        found: list[str] = []
         _outline(match, found)
         if self.sort != EMPTY_DOCUMENT or self.projection != EMPTY_DOCUMENT or self.collation != EMPTY_DOCUMENT:
             for pattern in (self.sort, self.projection, self.collation):
                 found.append(pattern.hex() if len(pattern) < LONG_BYTES else order_shape(pattern))
-        return joined_shapes(found, " ")
+        key = joined_shapes(found, " ")
+        if len(found) >= LONG:
+            put_aside(found)
+        return key
 
 
 NO_SHAPE: Final = QueryShape()

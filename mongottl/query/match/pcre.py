@@ -5,14 +5,14 @@ matched without the library, which is imported when the first pattern needs it, 
 
 Differences from mongod: the binding always sets PCRE2_ALT_BSUX (`\\uhhhh` is a code point, where mongod refuses
 `\\u`) and PCRE2_NEVER_BACKSLASH_C (`\\C`, one byte of a character, is refused). A search that exceeds PCRE2's own
-limits at one place finds nothing, as in mongod.
+limits finds nothing, as in mongod.
 """
 
 from typing import Any, Final
 
+from mongottl.document.interrupt import LOOKED_WORK, give_way
 from mongottl.document.utf8 import is_valid_utf8
 from mongottl.errors import CommandError
-from mongottl.query.match.bounded_search import BoundedSearch
 
 # mongod's codes: the pattern does not compile; an option letter is unknown.
 REGEX_COMPILE_ERROR: Final = 51091
@@ -21,7 +21,24 @@ REGEX_OPTION_ERROR: Final = 51108
 MAX_PATTERN_BYTES: Final = 16 * 1024
 OPTIONS: Final = "imsux"
 
-# The library takes 15 ms to compile 400 references of a pattern to itself, and four times as long for twice as many.
+# PCRE2_NO_UTF_CHECK of pcre2.h, which the binding does not export.
+_NO_UTF_CHECK: Final = 0x40000000
+
+# What a search counts as in `give_way`: it may take a microsecond or, with a bad pattern, the tenth of a second.
+_SEARCH_WORK: Final = 64
+
+# How a pattern begins to refer to itself or to a group. The library takes 15 ms to compile 400 references to what they
+# stand in, and four times as long for twice as many.
+_RECURSIONS: Final = (
+    b"(?R",
+    b"(?&",
+    b"(?P>",
+    b"\\g<",
+    b"\\g'",
+    *[b"(?%d" % digit for digit in range(10)],
+    b"(?+",
+    b"(?-",
+)
 _MOST_RECURSIONS: Final = 400
 
 _SPECIAL: Final = frozenset(b"\\^$.[]|()?*+{}")
@@ -39,7 +56,7 @@ class _Library:
         self.pattern_error: Any = pcre2.PatternError
         self.library_error: Any = pcre2.LibraryError
         self.span: Any = pcre2._cy.match_substring_span_bynumber
-        self.context: Any = pcre2._EMPTY_MATCH_CONTEXT
+        self.match_context: Any = pcre2._EMPTY_MATCH_CONTEXT
         # UTF-8, but \w, \d and \b mean ASCII unless the pattern says (*UCP): mongod's setting.
         self.flags: Final = int(pcre2.UNICODE | pcre2.ASCII)
         self.flag_of: Final[dict[str, int]] = {
@@ -50,14 +67,12 @@ class _Library:
             "u": 0,
         }
 
-    def compiled(self, pattern: bytes, flags: int, machine_code: bool = True) -> Any:
+    def compiled(self, pattern: bytes, flags: int) -> Any:
         """A compiled pattern. The binding's error for an invalid one."""
-        if machine_code:
-            try:
-                return self._compile(pattern, flags)
-            except self.library_error:
-                pass  # it is too large for that
-        return self._compile(pattern, flags, jit=False)
+        try:
+            return self._compile(pattern, flags)
+        except self.library_error:  # it is too large for machine code
+            return self._compile(pattern, flags, jit=False)
 
 
 _loaded: Final[list[_Library]] = []
@@ -89,7 +104,11 @@ class CompiledRegex:
         self._literal: bytes = pattern
         self._is_literal = False
         self._anchored = False
-        self._search: BoundedSearch | None = None
+        self._compiled: Any = None
+        self._code: Any = None
+        self._match: Any = None
+        self._context: Any = None
+        self._groups = 0
         if options in ("", "s", "u"):
             if pattern.startswith(b"^"):
                 self._anchored = True
@@ -99,31 +118,33 @@ class CompiledRegex:
         if not self._is_literal:
             self._compile()
 
-    def _compile(self) -> BoundedSearch:
+    def _compile(self) -> None:
         library = _library()
+        if sum([self.pattern.count(begin) for begin in _RECURSIONS]) > _MOST_RECURSIONS:
+            raise CommandError(REGEX_COMPILE_ERROR, "Regular expression is invalid: it has too many recursions")
         flags = library.flags
         for letter in self.options:
             flags |= library.flag_of[letter]
-        if self.pattern.count(b"(?R") + self.pattern.count(b"(?0") > _MOST_RECURSIONS:
-            raise CommandError(REGEX_COMPILE_ERROR, "Regular expression is invalid: it has too many recursions")
         try:
-            search = BoundedSearch(library, self.pattern, flags)
-        except library.pattern_error:
-            try:
-                library.compiled(self.pattern, flags)  # for an error that says where in the client's pattern it is
-            except library.pattern_error as error:
-                raise CommandError(REGEX_COMPILE_ERROR, f"Regular expression is invalid: {error}") from None
-            raise
-        self._search = search
-        return search
+            self._compiled = library.compiled(self.pattern, flags)
+        except library.pattern_error as error:
+            raise CommandError(REGEX_COMPILE_ERROR, f"Regular expression is invalid: {error}") from None
+        self._code = self._compiled._pcre2_code
+        self._match = library.match
+        self._groups = self._compiled.groups
+        self._context = library.match_context
 
     def found_in(self, subject: bytes) -> bool:
         """Whether the pattern matches anywhere in the subject. As in mongod, nothing matches what is not UTF-8."""
         if self._is_literal:
             found = subject.startswith(self._literal) if self._anchored else self._literal in subject
             return found and is_valid_utf8(subject)
-        search = self._search
-        return search is not None and search.first(subject, 0) is not None
+        give_way(_SEARCH_WORK)
+        try:
+            return self._match(self._code, subject, len(subject), 0, self._context)[0] is not None
+        except _library().library_error:  # after the longest time that a search can take
+            give_way(LOOKED_WORK)
+            return False
 
     def spans(self, subject: bytes, start: int = 0) -> list[tuple[int, int]] | None:
         """Byte ranges of the first match from `start` on and of its groups ((-1, -1) if unset); None if there is no
@@ -132,12 +153,17 @@ class CompiledRegex:
         start: 0, or the end of an earlier match: only a search from 0 validates the UTF-8 of the subject, since
         otherwise each of many searches in a long text would validate the rest of it.
         """
-        search = self._search
-        if search is None:
-            search = self._compile()
-        found = search.first(subject, start)
+        if self._compiled is None:
+            self._compile()
+        library = _library()
+        try:
+            found = library.match(
+                self._code, subject, len(subject), start, self._context, _NO_UTF_CHECK if start > 0 else 0
+            )[0]
+        except library.library_error:
+            give_way(LOOKED_WORK)
+            return None
         if found is None:
             return None
-        groups: int = search.groups
-        library = _library()
+        groups: int = self._groups
         return [library.span(found, subject, group) for group in range(groups + 1)]

@@ -19,8 +19,9 @@ _MAX_COMMAND_BYTES: Final = 50 * 1024
 MAX_LOGGED_BYTES: Final = 10 * 1024
 # How often an entry is inserted before it is given up.
 _TRIES: Final = 20
-# The only field of a command that is stored as text.
+# Types of texts, which are cut off.
 _TEXTS: Final = (STRING, SYMBOL, CODE)
+# The only field of a command that is stored as text.
 TRUNCATED: Final = "$truncated"
 
 

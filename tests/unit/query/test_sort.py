@@ -60,7 +60,7 @@ REFUSED: list[tuple[dict[str, Value], int]] = [
     ({"a..b": 1}, 15998),
     ({"$a": 1}, 16410),
     ({f"f{i}": 1 for i in range(33)}, 13103),
-    ({f"f{i}": {"$meta": "textScore"} for i in range(33)}, 13103),
+    ({f"f{i}": {"$meta": "textScore"} for i in range(65)}, 13103),
 ]
 
 

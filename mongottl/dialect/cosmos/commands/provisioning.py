@@ -6,6 +6,7 @@ Source: Microsoft's "Custom commands to manage data in Azure Cosmos DB for Mongo
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from mongottl.catalog.collection import Collection, CollectionIndex
@@ -15,7 +16,7 @@ from mongottl.catalog.namespace import check_new_collection_name, split_namespac
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.throughput import Throughput
 from mongottl.commands.access import collection_needs, database_needs, namespace_needs, needing
-from mongottl.commands.ddl.indexes import CreateIndexesRequest, create_requested, log_ignored_sparse
+from mongottl.commands.ddl.indexes import MOST_NEW, CreateIndexesRequest, create_requested, log_ignored_sparse
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -45,7 +46,7 @@ from mongottl.dialect.cosmos.throughput import throughput_of
 from mongottl.document.bson_field import missing_field, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import compare_values
-from mongottl.document.interrupt import Undivided
+from mongottl.document.interrupt import Undivided, give_way
 from mongottl.document.types import Timestamp, Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -308,9 +309,16 @@ def _checked_indexes(
 ) -> list[tuple[bytes, IndexDescriptor]]:
     """Each specification of `indexes` as it is stored, and as parsed. BadValue (2) without one on `_id`, which is
     required; the errors of `parse_index_spec`."""
-    wanted: list[tuple[bytes, IndexDescriptor]] = []
     log_ignored_sparse(op, collection, specs)
+    if len(specs) > MOST_NEW:
+        raise refused(f"more than {MOST_NEW} indexes")
+    return op.compute(partial(_parsed_indexes, op, specs, keeps_names))
+
+
+def _parsed_indexes(op: OperationContext, specs: list[bytes], keeps_names: bool) -> list[tuple[bytes, IndexDescriptor]]:
+    wanted: list[tuple[bytes, IndexDescriptor]] = []
     for spec in specs:
+        give_way()
         accepted = op.service.dialect.accepted_index(spec)
         stored = _stored_form(accepted, parse_index_spec(accepted), keeps_names)
         wanted.append((stored, parse_index_spec(stored)))

@@ -142,12 +142,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "$regexMatch": [
         {"input": "$text", "regex": "c"},
         {"input": "$word", "regex": "(a|b)" * 5_000},
-        {"input": "$text", "regex": "(?=.*c)a"},
-        {"input": "$text", "regex": "(?=[ab ]{1000}c)"},
-        {"input": "$text", "regex": "(?=.*b)" * 60 + "c"},
-        {"input": "$text", "regex": "([ab ]{0,500}){20}[cd]"},
-        {"input": "$text", "regex": "(?:a| |b|a b)+[cd]"},
-        {"input": {"$substrBytes": ["$text", 0, 1000]}, "regex": "(*NO_JIT)(?:a| |b|a b)+[cd]"},
+        {"input": "$word", "regex": "((?1)?" + "(?1)?" * 3_000 + "a)"},
         {"input": "$word", "regex": "(?R)?" * 400 + "a"},
     ],
     "$replaceAll": [
