@@ -386,7 +386,7 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
     },
     "size between long keys": lambda: {
         "dataSize": "test.c",
-        "min": {f"f{n}": 1 for n in range(5 * PATHS)},
+        "min": {f"f{n}": 1 for n in range(2 * PATHS)},
         "max": {"f0": 1},
     },
     "pipeline beside query settings": lambda: {
