@@ -335,20 +335,24 @@ def _split_in_windows(text: str, delimiter: str) -> list[Value]:
     parts: list[Value] = [] if len(text) < LONG else LongList()
     start = 0
     while len(text) - start > _WINDOW:
-        found = text[start : start + _WINDOW].split(delimiter)
-        rest = found.pop()  # goes on in the next window
-        if found:
-            parts.extend(found)
-            start += _WINDOW - len(rest)
-        else:
-            end = text.find(delimiter, start + max(0, _WINDOW - len(delimiter)))
-            if end < 0:
-                break
-            parts.append(text[start:end])
-            start = end + len(delimiter)
+        found, start = _ended_parts(text, delimiter, start)
+        if not found:
+            break
+        parts.extend(found)
         give_way(_WINDOW_WEIGHT)
     parts.extend(text[start:].split(delimiter))
     return parts
+
+
+def _ended_parts(text: str, delimiter: str, start: int) -> tuple[list[str], int]:
+    """The parts of a text from `start` on that end with a delimiter within a window, or else the first one, and where
+    the next part begins. No parts if no delimiter follows."""
+    found = text[start : start + _WINDOW].split(delimiter)
+    rest = found.pop()  # goes on in the next window
+    if found:
+        return found, start + _WINDOW - len(rest)
+    end = text.find(delimiter, start + max(0, _WINDOW - len(delimiter)))
+    return ([], start) if end < 0 else ([text[start:end]], end + len(delimiter))
 
 
 _WHITESPACE: Final = "\0 \t\n\v\f\r\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -520,19 +524,11 @@ def _replaced_in_windows(text: str, find: str, replacement: str) -> str:
     start = 0
     while len(text) - start > _WINDOW:
         give_way(_WINDOW_WEIGHT)
-        found = text[start : start + _WINDOW].split(find)
-        rest = found.pop()  # goes on in the next window
-        if found:
-            parts.append(replacement.join(found))
-            parts.append(replacement)
-            start += _WINDOW - len(rest)
-        else:
-            at = text.find(find, start + max(0, _WINDOW - len(find)))
-            if at < 0:
-                break
-            parts.append(text[start:at])
-            parts.append(replacement)
-            start = at + len(find)
+        found, start = _ended_parts(text, find, start)
+        if not found:
+            break
+        parts.append(replacement.join(found))
+        parts.append(replacement)
     parts.append(text[start:].replace(find, replacement))
     return "".join(parts)
 
