@@ -120,6 +120,11 @@ def list_for(count: int) -> list[Any]:
     return [] if count < LONG else LongList()
 
 
+def set_for(count: int) -> set[Any]:
+    """A new set for about this many members."""
+    return set() if count < LONG else LongSet()
+
+
 def append_to(lists: dict[K, list[T]], key: K, value: T) -> None:
     """Appends to the list of a key, which is freed in slices once it is long."""
     values = lists.get(key)

@@ -14,7 +14,7 @@ from typing import Final
 
 import s2rst
 
-from mongottl.document.freeing import LONG, LongSet
+from mongottl.document.freeing import LONG, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.sorting import sort_in_parts
 from mongottl.geometry.region import CellRange
@@ -39,7 +39,7 @@ def signed(cell_id: int) -> int:
 
 def stored_cells(shape: SphereShape) -> list[int]:
     """The keys of a geometry in a 2dsphere index: signed cell ids, ascending, without duplicates."""
-    cells: set[int] = LongSet() if len(shape.points) >= LONG else set()
+    cells: set[int] = set_for(len(shape.points))
     for point in shape.points:
         give_way()
         cells.add(signed(s2rst.CellId.from_point(point).id))

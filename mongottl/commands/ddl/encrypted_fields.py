@@ -26,7 +26,7 @@ from mongottl.commands.request import (
 )
 from mongottl.document.bson_field import NUMBERS, checked_word, wrong_type
 from mongottl.document.compare import compare_values
-from mongottl.document.freeing import LONG, LongSet, list_for
+from mongottl.document.freeing import list_for, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import clamp_to_long, whole
 from mongottl.document.path import check_path_depth
@@ -150,7 +150,7 @@ def check_encrypted_fields(options: bytes) -> None:
         _check_field(field)
     _check_state_name(given.state_collection, "esc", _STATE_NAME)
     _check_state_name(given.compaction_collection, "ecoc", _COMPACTION_NAME)
-    keys: set[BinData] = set() if len(described) < LONG else LongSet()
+    keys: set[BinData] = set_for(len(described))
     paths: list[str] = list_for(len(described))
     for field in described:
         give_way()

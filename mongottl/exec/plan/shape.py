@@ -9,7 +9,7 @@ Equal shapes have equal hashes; the hashes are not those of mongod. Nothing here
 from typing import Any, Final
 
 from mongottl.document.build import encode
-from mongottl.document.freeing import LONG, LONG_BYTES, LongList, LongSet, list_for
+from mongottl.document.freeing import LONG, LONG_BYTES, LongList, list_for, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true
 from mongottl.document.sorting import sort_in_parts
@@ -74,7 +74,7 @@ def literal_shape(value: Value) -> str:
     if is_number(value):
         return "?number"
     if isinstance(value, list):
-        distinct: set[str] = set() if len(value) < LONG else LongSet()
+        distinct: set[str] = set_for(len(value))
         for item in value:
             distinct.add(literal_shape(item))
         found = list_for(len(distinct))

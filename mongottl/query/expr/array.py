@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
-from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices, list_for
+from mongottl.document.freeing import LONG, LongList, freed_in_slices, list_for, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import whole_int32
@@ -127,7 +127,7 @@ class InConstantExpression(CollatedExpression):
 
     def __init__(self, arguments: list[Expression], array: list[Value], collation: Collation | None) -> None:
         super().__init__("$in", in_, arguments, collation)
-        self._keys: Final[set[bytes]] = set() if len(array) < LONG else LongSet()
+        self._keys: Final[set[bytes]] = set_for(len(array))
         self._has_missing = False
         for value in array:
             self._keys.add(encode_value(value, False, collation))

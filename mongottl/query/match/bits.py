@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
 from mongottl.document.compare import bracket_of_type
-from mongottl.document.freeing import LONG, LongList, LongSet
+from mongottl.document.freeing import LongList, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.long_lists import with_more
 from mongottl.document.numbers import whole
@@ -128,7 +128,7 @@ def _positions(operand: Value, name: str) -> "array[int]":
     FailedToParse (9) for a number that is negative or not whole, BadValue (2) for bad positions and other types.
     """
     if isinstance(operand, list):
-        positions: set[int] = set() if len(operand) < LONG else LongSet()
+        positions: set[int] = set_for(len(operand))
         for index, position in enumerate(operand):
             give_way()
             fault = whole_number_fault(position)

@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode_fields
 from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type
-from mongottl.document.freeing import LONG, LongDict, LongList, LongSet, freed_in_slices, list_for
+from mongottl.document.freeing import LONG, LongDict, LongList, LongSet, freed_in_slices, list_for, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import decimal_of
@@ -40,11 +40,6 @@ _COUNTED_BYTES: Final[i64] = 4096
 _COUNTED_WEIGHT: Final = 8
 # Up to this many names are looked up in a document one by one; for more the document is walked once.
 FEW_NAMES: Final = 8
-
-
-def _set_for(count: int) -> set[bytes]:
-    """A new set for about this many names."""
-    return set() if count < LONG else LongSet()
 
 
 def _encoded(names: list[str]) -> list[bytes]:
@@ -118,7 +113,7 @@ class TypeTest(SchemaTest):
 class EnumTest(SchemaTest):
     def __init__(self, values: list[Value]) -> None:
         self.values = values
-        self._keys: set[bytes] = set() if len(values) < LONG else LongSet()
+        self._keys: set[bytes] = set_for(len(values))
         for value in values:
             give_way()
             self._keys.add(unordered_key(value))
@@ -267,7 +262,7 @@ class NeverPasses(SchemaTest):
 class RequiredTest(SchemaTest):
     def __init__(self, names: list[str]) -> None:
         self.names = _encoded(names)
-        self._wanted: set[bytes] = _set_for(len(names))
+        self._wanted: set[bytes] = set_for(len(names))
         if len(names) > FEW_NAMES:
             for name in self.names:
                 give_way()
@@ -277,7 +272,7 @@ class RequiredTest(SchemaTest):
         if type_code != DOCUMENT:
             return True
         if len(self.names) > FEW_NAMES:
-            found: set[bytes] = _set_for(len(self.names))
+            found: set[bytes] = set_for(len(self.names))
             cursor = ElementCursor(buf, pos)
             while cursor.next():
                 give_way()
@@ -326,7 +321,7 @@ class PropertiesTest(SchemaTest):
 
     def _pass_in_order(self, buf: bytes, pos: i64) -> bool:
         """Whether all tests pass, in one walk over the document; of duplicate fields the first counts."""
-        tested: set[bytes] = _set_for(len(self.names))
+        tested: set[bytes] = set_for(len(self.names))
         cursor = ElementCursor(buf, pos)
         while cursor.next():
             give_way()
@@ -350,7 +345,7 @@ class OtherPropertiesTest(SchemaTest):
     def __init__(
         self, named: list[str], patterns: list[CompiledRegex], tests: list[SchemaTest], rest: SchemaTest | None
     ) -> None:
-        self.named: set[bytes] = _set_for(len(named))
+        self.named: set[bytes] = set_for(len(named))
         for name in named:
             give_way()
             self.named.add(encode_text(name))

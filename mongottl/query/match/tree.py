@@ -27,7 +27,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import LONG, LongSet, append_to, freed_in_slices, list_for, put_aside
+from mongottl.document.freeing import LongSet, append_to, freed_in_slices, list_for, put_aside, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_raw
 from mongottl.document.long_lists import with_more
@@ -728,7 +728,7 @@ class ReachedKeys(PathExpression):
     def __init__(self, path: FieldPath, wanted: set[bytes]) -> None:
         super().__init__(path)
         self._wanted = wanted
-        self._found: set[bytes] = LongSet() if len(wanted) >= LONG else set()
+        self._found: set[bytes] = set_for(len(wanted))
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code != 0:

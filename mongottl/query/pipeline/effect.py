@@ -7,7 +7,7 @@
 
 from typing import Final
 
-from mongottl.document.freeing import LONG, LongSet
+from mongottl.document.freeing import set_for
 from mongottl.document.interrupt import give_way
 
 
@@ -31,11 +31,10 @@ class Effect:
         self.renames: Final[dict[str, str]] = {} if renames is None else renames
         self.exclusive: Final = exclusive
         self.comparisons_only: Final = comparisons_only
-        many = len(paths) >= LONG
-        self._known: Final[set[str]] = LongSet() if many else set()
+        self._known: Final[set[str]] = set_for(len(paths))
         # The prefixes of the paths that change, and their root fields.
-        self._prefixes: Final[set[str]] = LongSet() if many else set()
-        self._roots: Final[set[str]] = LongSet() if many else set()
+        self._prefixes: Final[set[str]] = set_for(len(paths))
+        self._roots: Final[set[str]] = set_for(len(paths))
         for path in paths:
             give_way()
             self._known.add(path)

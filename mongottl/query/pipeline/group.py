@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from mongottl.config import MemoryLimits
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import LONG, LONG_BYTES, LongDict, LongList, LongSet, list_for, put_aside
+from mongottl.document.freeing import LONG, LONG_BYTES, LongDict, LongList, list_for, put_aside, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Int64, JavaScript, MaxKey, MinKey, Missing, Value, is_number
@@ -86,7 +86,7 @@ class GroupSpec(StageSpec):
 
     def dependencies(self) -> set[str] | None:
         """The root fields that grouping reads; None for the whole document."""
-        needed: set[str] = set() if len(self.accumulators) < LONG else LongSet()
+        needed: set[str] = set_for(len(self.accumulators))
         if not self.key.collect_fields(needed):
             return None
         for accumulator in self.accumulators:

@@ -8,7 +8,7 @@ from mypy_extensions import i64, mypyc_attr
 from mongottl.document.build import index_name
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_raw
-from mongottl.document.freeing import LONG, LONG_BYTES, LongList, LongSet, list_for
+from mongottl.document.freeing import LONG_BYTES, LongList, LongSet, list_for, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_raw
 from mongottl.document.numbers import whole
@@ -82,7 +82,7 @@ class ValueSet:
         self._collation = collation
         self._keys: set[bytes] | None = None
         if len(items) >= _MANY:
-            keys: set[bytes] = set() if len(items) < LONG else LongSet()
+            keys: set[bytes] = set_for(len(items))
             for item in items:
                 give_way()
                 keys.add(encode_raw(item.value, item.type_code, 0, False, collation))
@@ -263,7 +263,7 @@ class AddToSetNode(ModifierNode):
 
 
 def _without_duplicates(items: list[Item], collation: Collation | None) -> list[Item]:
-    seen: set[bytes] = set() if len(items) < LONG else LongSet()
+    seen: set[bytes] = set_for(len(items))
     unique: list[Item] = list_for(len(items))
     for item in items:
         give_way()
