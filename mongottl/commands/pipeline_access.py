@@ -18,10 +18,10 @@ def view_needs(op: OperationContext, view: str, source: str | None, pipeline: Se
     """What defining a view needs: who may read the view must be allowed to read what it shows."""
     if source is None or not op.may(collection_resource(op.database, view), "find"):
         return []
-    return pipeline_needs(op.database, source, list((pipeline or ())[:MAX_STAGES]))
+    return pipeline_needs(op.database, source, pipeline or ())
 
 
-def pipeline_needs(database: str, collection: Value, stages: list[Value]) -> list[Need]:
+def pipeline_needs(database: str, collection: Value, stages: Sequence[Value]) -> list[Need]:
     """What a pipeline needs: on its own collection, and on those that its stages read and write.
 
     collection: its name; another value if the pipeline reads none. What is no valid stage needs nothing, since it is
@@ -35,7 +35,7 @@ def pipeline_needs(database: str, collection: Value, stages: list[Value]) -> lis
     return needs
 
 
-def _add_stage_needs(database: str, resource: Resource, stages: list[Value], needs: list[Need]) -> None:
+def _add_stage_needs(database: str, resource: Resource, stages: Sequence[Value], needs: list[Need]) -> None:
     for stage in stages[:MAX_STAGES]:
         if not isinstance(stage, bytes):
             continue

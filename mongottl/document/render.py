@@ -145,12 +145,12 @@ def _render_rare(value: Value) -> str:
 def _render_binary(value: BinData) -> str:
     """`UUID("…")` for a UUID of its whole length: also in texts of DuplicateKey, where most people meet it."""
     if value.subtype != _UUID_SUBTYPE or len(value.data) != _UUID_BYTES:
-        return f"BinData({value.subtype}, {_hex(value.data)})"
+        return f"BinData({value.subtype}, {hexadecimal(value.data)})"
     digits = value.data.hex()
     return f'UUID("{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")'
 
 
-def _hex(data: bytes) -> str:
+def hexadecimal(data: bytes) -> str:
     """The bytes as hexadecimal digits, A to F in capitals."""
     if len(data) <= _HEX_AT_ONCE:
         return data.hex().upper()

@@ -24,6 +24,7 @@ from mypy_extensions import i64, u8
 from mongottl.document.build import encode
 from mongottl.document.interrupt import MANY_BYTES, give_way, give_way_after
 from mongottl.document.keystring import encode_value
+from mongottl.document.render import hexadecimal
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, STRING, BinData, Date, ObjectId, Timestamp, Value
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, get_value
@@ -51,7 +52,7 @@ _REGEX: Final = 0x8C
 # Lengths of values without their type byte: MinKey, undefined, null, NaN, ObjectId, booleans, date, timestamp, MaxKey.
 _FIXED_BYTES: Final = {0x0A: 0, 0x0F: 0, _NULL: 0, _NUMBER: 0, 0x64: 12, _FALSE: 0, _TRUE: 0, 0x78: 8, 0x82: 8, 0xF0: 0}
 _LONG_BINARY: Final = 0xFF
-# Of MANY_BYTES that are escaped, or written or read as hexadecimal digits: what they take, in microseconds.
+# Of MANY_BYTES that are escaped, or read as hexadecimal digits: what they take, in microseconds.
 _CONVERTED_WEIGHT: Final = 512
 # More than a document may have, and the objects around its key.
 _MOST_NESTED: Final = 200
@@ -120,14 +121,7 @@ def token_of(identity: bytes, fragment: int | None = None) -> str:
     """The token of an event, or of a fragment of it."""
     if fragment is not None:
         identity += _integer(fragment)
-    if len(identity) < MANY_BYTES:
-        return (identity + b"\x04").hex().upper()
-    parts: list[str] = []
-    for start in range(0, len(identity), MANY_BYTES):
-        give_way(_CONVERTED_WEIGHT)
-        parts.append(identity[start : start + MANY_BYTES].hex().upper())
-    parts.append("04")
-    return "".join(parts)
+    return hexadecimal(identity + b"\x04")
 
 
 def token_document(data: str) -> bytes:
