@@ -19,7 +19,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import LONG, LongDict, LongList, LongSet, freed_in_slices
+from mongottl.document.freeing import LONG, LongDict, LongList, LongSet, freed_in_slices, put_aside
 from mongottl.document.interrupt import begin_evaluation, end_evaluation, give_way
 from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined, Value
 from mongottl.errors import CommandError, is_interruption
@@ -86,13 +86,14 @@ class Expression:
 
     def collect_fields(self, fields: set[str]) -> bool:
         """Adds the root fields it reads to `fields`; returns False if it needs the whole document."""
-        paths: set[str] = LongSet()
-        if not self.collect_paths(paths):
-            return False
-        for path in paths:
-            give_way()
-            fields.add(path.partition(".")[0])
-        return True
+        paths: set[str] = set()
+        known = self.collect_paths(paths)
+        if known:
+            for path in paths:
+                give_way()
+                fields.add(path.partition(".")[0])
+        put_aside(paths)
+        return known
 
     def dependencies(self) -> set[str] | None:
         """Names of the root fields that it reads; None for the whole document."""
