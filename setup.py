@@ -54,6 +54,8 @@ COMPILED = (
     "mongottl/geometry",
     "mongottl/oplog",
     "mongottl/query",
+    "mongottl/regex/compiled.py",
+    "mongottl/regex/library.py",
     "mongottl/server/admission.py",
     "mongottl/server/command_log.py",
     "mongottl/server/command_lookup.py",

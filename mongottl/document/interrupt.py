@@ -300,6 +300,11 @@ def may_leave() -> bool:
     return thread.evaluates and thread.undivided == 0
 
 
+def is_evaluating() -> bool:
+    """Whether `check_interrupt` may be called here, which raises what ends the operation."""
+    return _present().evaluates
+
+
 def set_run_aside(run_aside: Callable[[Callable[[], object]], object] | None) -> None:
     """Sets what calls the functions of `run_aside` for the evaluations of this thread."""
     _present().run_aside = run_aside

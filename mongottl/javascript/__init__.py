@@ -6,15 +6,11 @@
     messages     BSON values in the messages between the server and a script process
     answers      what a script process does with a request: conversion to JSON, the call, and conversion back
     worker       what a script process does: runs scripts with QuickJS
-    spawner      the program of the process that starts script processes, and kills them
-    processes    script processes, and the pool of them
     scripts      what the query engine uses: calls functions, for one operation
 
-Scripts run in processes of their own. QuickJS checks its time limit only between bytecodes, so that a single call such
-as `new Array(5e8).fill(0)` takes half a minute whatever the limit; and the Python binding cannot end a script that
-runs. A process can be killed at any moment, its memory is its own, and a crash of the engine is an error of one
-operation. A process has no files, sockets or environment of the server. It also converts all values, because that can
-take long: the server's thread sends and receives bytes, and never waits for a process that does not read or write them.
+Scripts run in processes of their own (`mongottl.processes`). QuickJS checks its time limit only between bytecodes, so
+that a single call such as `new Array(5e8).fill(0)` takes half a minute whatever the limit; and the Python binding
+cannot end a script that runs. These processes also convert all values, because that can take long.
 
 The binding is quickjs-ng: maintained, MIT licence, wheels for CPython (stable ABI) and PyPy on the usual platforms, and
 limits for memory, time and stack. It has no type information. `quickjs` is its archived predecessor, with an older

@@ -1,4 +1,4 @@
-"""What a script process does: `spawner` runs it in each process that it forks.
+"""What a script process does: `processes.spawner` runs it in each process that it forks.
 
 Requests on standard input and replies on standard output are a byte for the kind, four for the length of the rest
 (little-endian), and the rest:
@@ -15,12 +15,22 @@ All conversions between BSON and JSON are done here, where they cost the server'
 import os
 import resource
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from mongottl.javascript.answers import answer
 
 # A lower priority than the server's, whose other clients a script must not hold up.
 _NICENESS: Final = 10
+
+
+def prepare(arguments: list[str]) -> Callable[[], None]:
+    """What `processes.spawner` calls in each process. arguments: the path of `environment.js`."""
+    # The extension of the package quickjs, which itself imports much of the standard library besides.
+    import _quickjs
+
+    return partial(run, _quickjs, Path(arguments[0]).read_text(encoding="utf-8"))
 
 
 def run(engine: Any, environment: str) -> None:

@@ -11,7 +11,7 @@ from mongottl.exec.service.service import ServiceContext
 from mongottl.server.log import Log
 
 JANITOR_INTERVAL_S: Final = 60.0
-SCRIPTS_INTERVAL_S: Final = 5.0
+PROCESSES_INTERVAL_S: Final = 5.0
 
 
 async def run_janitor(service: ServiceContext, log: Log) -> None:
@@ -26,8 +26,9 @@ async def run_janitor(service: ServiceContext, log: Log) -> None:
         log.drain()
 
 
-async def run_script_janitor(service: ServiceContext) -> None:
-    """Ends idle script processes, for as long as the server runs."""
+async def run_process_janitor(service: ServiceContext) -> None:
+    """Ends idle processes of scripts and searches, for as long as the server runs."""
     while True:
-        await trio.sleep(SCRIPTS_INTERVAL_S)
+        await trio.sleep(PROCESSES_INTERVAL_S)
         service.scripts.end_idle()
+        service.searches.end_idle()

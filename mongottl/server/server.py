@@ -40,13 +40,14 @@ from mongottl.exec.sessions.cursor_registry import OpenCursor
 from mongottl.exec.state.open_files import is_reserved
 from mongottl.extras import to_install
 from mongottl.query.icu import icu_version, is_available
+from mongottl.regex.compiled import set_search_elsewhere
 from mongottl.server.connection.task import Connection
 from mongottl.server.connection.tls import TlsConnection
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.first_user import create_first_user, first_password
-from mongottl.server.janitor import run_janitor, run_script_janitor
+from mongottl.server.janitor import run_janitor, run_process_janitor
 from mongottl.server.listeners import host_port, open_listeners, port_of, reachable
 from mongottl.server.log import Log
 from mongottl.server.profiling.entries import shortened_text
@@ -241,6 +242,7 @@ class Server:
         """Starts the server's tasks in `nursery`."""
         self.reaper.refill()
         set_run_aside(self.service.stacks.run_aside)
+        set_search_elsewhere(self.service.searches.search)
         if self.engine.suspends:
             self._run_for_store(nursery)
         nursery.start_soon(self.shell.poller.run)
@@ -250,7 +252,7 @@ class Server:
         self.durability.note_commit()  # what an earlier run has left to drop and to give back
         nursery.start_soon(self.durability.run)
         nursery.start_soon(run_janitor, self.service, self.log)
-        nursery.start_soon(run_script_janitor, self.service)
+        nursery.start_soon(run_process_janitor, self.service)
         for listener in self._listeners:
             nursery.start_soon(self._accept, listener, nursery)
         if self._page is not None:
@@ -315,10 +317,12 @@ class Server:
             )
         self.close_listening()
         self.service.scripts.close()
+        self.service.searches.close()
         # The oplog has it, too; this spares the next start reading it there.
         with suppress(EngineUnavailable, WriteConflict):
             self.service.save_sessions()
         set_run_aside(None)
+        set_search_elsewhere(None)
         if self.engine.suspends:
             set_undivided_guard(None)
         self.engine.close()

@@ -19,8 +19,9 @@ PACKAGE = ROOT / "mongottl"
 ROWS: tuple[tuple[str, ...], ...] = (
     ("clock", "extras"),
     ("errors", "config"),
+    ("processes",),
     ("document", "build_info"),
-    ("geometry", "javascript", "versions", "storage.waiting", "storage.log", "storage.nodes"),
+    ("geometry", "javascript", "regex", "versions", "storage.waiting", "storage.log", "storage.nodes"),
     ("wire", "query", "ttl", "dump", "storage.errors", "storage.stores", "storage.interface"),
     ("catalog", "storage"),
     ("security",),
@@ -241,8 +242,8 @@ def test_no_circles_but_those_listed() -> None:
 SHELL = ROWS.index(("server",))
 # Modules below the shell that know sockets all the same: pairs, to speak with processes of their own; names of hosts.
 KNOW_SOCKETS = {
-    "javascript.processes",
-    "javascript.spawner",
+    "processes.pool",
+    "processes.spawner",
     "storage.postgresql.address",
     "storage.postgresql.host_names",
 }

@@ -25,8 +25,8 @@ from mongottl.document.types import (
     Value,
 )
 from mongottl.javascript.library import missing_reason
-from mongottl.javascript.processes import ScriptProcesses
-from mongottl.javascript.scripts import Scripts
+from mongottl.javascript.scripts import PROGRAM, Scripts
+from mongottl.processes.pool import WorkerProcesses
 from tests.unit.javascript.conftest import never_await, never_pause
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
@@ -72,7 +72,7 @@ VALUES = st.recursive(SCALARS, containers, max_leaves=12)
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[Scripts]:
-    processes = ScriptProcesses(time.monotonic)
+    processes = WorkerProcesses(PROGRAM, time.monotonic)
     yield Scripts(processes, never_pause, never_await, time.monotonic, lambda line: None, 0, "8.2.0", 60_000)
     processes.close()
 

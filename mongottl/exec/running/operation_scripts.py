@@ -14,8 +14,9 @@ from mongottl.exec.running.state import OperationState
 from mongottl.exec.running.steps import Wait
 
 if TYPE_CHECKING:
-    from mongottl.javascript.processes import Turn
-    from mongottl.javascript.scripts import AwaitTurn, Pause, Scripts
+    from mongottl.javascript.scripts import Scripts
+    from mongottl.processes.conversation import AwaitTurn, Pause
+    from mongottl.processes.pool import Turn
 
 
 class OperationScripts:

@@ -117,6 +117,10 @@ class Interruptible:
         """Raises what ends the operation: MaxTimeMSExpired (50), Interrupted (11601), InterruptedAtShutdown (11600)."""
         raise NotImplementedError
 
+    def owner(self) -> str:
+        """Whose limits in total count for it."""
+        raise NotImplementedError
+
     def reads_past(self) -> bool:
         """Whether it reads what was stored at an earlier time: a snapshot, or what its transaction sees."""
         raise NotImplementedError
@@ -131,6 +135,9 @@ class _Unknown(Interruptible):
 
     def check_interrupt(self) -> None:
         pass
+
+    def owner(self) -> str:
+        return ""
 
     def reads_past(self) -> bool:
         return False

@@ -10,8 +10,9 @@ from mongottl.exec.service.hooks import ServerHooks
 from mongottl.exec.state.memory_size import available_memory_bytes
 
 if TYPE_CHECKING:
-    from mongottl.javascript.processes import ScriptProcesses
-    from mongottl.javascript.scripts import AwaitTurn, Pause, Scripts
+    from mongottl.javascript.scripts import Scripts
+    from mongottl.processes.conversation import AwaitTurn, Pause
+    from mongottl.processes.pool import WorkerProcesses
 
 # How long one call of a script may take, in milliseconds, as in mongod (internalQueryJavaScriptFnTimeoutMillis).
 _SCRIPT_LIMIT_MS: Final = 60_000
@@ -25,7 +26,7 @@ class ServerScripts:
         self._dialect = dialect
         self._clock = clock
         self._hooks = hooks
-        self._processes: ScriptProcesses | None = None
+        self._processes: WorkerProcesses | None = None
         self.limit_ms: int = _SCRIPT_LIMIT_MS
 
     def opener(self, name: str, now_ms: int, owner: str) -> "Callable[[Pause, AwaitTurn], Scripts]":
@@ -35,15 +36,15 @@ class ServerScripts:
         BadValue (2) or CommandNotSupported (115) if the server runs no scripts.
         """
         from mongottl.javascript.library import refusal
-        from mongottl.javascript.processes import ScriptProcesses
-        from mongottl.javascript.scripts import Scripts
+        from mongottl.javascript.scripts import PROGRAM, Scripts
+        from mongottl.processes.pool import WorkerProcesses
 
         reason = self.why_none()
         if reason:
             raise refusal(name, reason)
         processes = self._processes
         if processes is None:
-            processes = ScriptProcesses(self._clock.monotonic_s, available_memory_bytes())
+            processes = WorkerProcesses(PROGRAM, self._clock.monotonic_s, available_memory_bytes())
             self._processes = processes
         version = self._config.full_version()
         elapsed = self._clock.monotonic_s
@@ -62,7 +63,7 @@ class ServerScripts:
         return missing_reason() if self._config.scripting else "JavaScript is turned off (--no-scripting)"
 
     def counts(self) -> tuple[int, int, int]:
-        """As `ScriptProcesses.counts`."""
+        """As `WorkerProcesses.counts`."""
         return (0, 0, 0) if self._processes is None else self._processes.counts()
 
     def end_idle(self) -> None:

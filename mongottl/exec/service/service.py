@@ -19,6 +19,7 @@ from mongottl.exec.service.commit_log import CommitLog, NumberedCommitLog
 from mongottl.exec.service.expiry import Expiry
 from mongottl.exec.service.hooks import ServerHooks
 from mongottl.exec.service.scripts import ServerScripts
+from mongottl.exec.service.searches import ServerSearches
 from mongottl.exec.service.store_commit_log import StoreCommitLog
 from mongottl.exec.sessions.cursor_registry import CursorRegistry
 from mongottl.exec.sessions.sessions import SESSION_TIMEOUT_S, SessionRegistry
@@ -158,6 +159,7 @@ class ServiceContext:
         # The parameter automationServiceDescriptor.
         self.automation_descriptor = ""
         self.scripts = ServerScripts(config, self.dialect, clock, self.hooks)
+        self.searches = ServerSearches(clock, self.stacks)
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
         # Monotonic time from which on they end although the server's tasks have not been able to set it; 0.0: not yet.

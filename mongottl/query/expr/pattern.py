@@ -1,4 +1,4 @@
-"""`$regexFind $regexFindAll $regexMatch`, with the regular expressions of filters (`query.match.pcre`)."""
+"""`$regexFind $regexFindAll $regexMatch`, with the regular expressions of filters (`regex.compiled`)."""
 
 from typing import Final
 
@@ -18,7 +18,8 @@ from mongottl.query.expr.base import (
 )
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.parser import check_string
-from mongottl.query.match.pcre import MAX_PATTERN_BYTES, OPTIONS, REGEX_COMPILE_ERROR, CompiledRegex
+from mongottl.regex.compiled import MAX_PATTERN_BYTES, REGEX_COMPILE_ERROR, CompiledRegex
+from mongottl.regex.library import OPTIONS
 
 _REGEX: Final = Syntax(51103, 31024, [("input", 31022), ("regex", 31023)], ["options"])
 
@@ -60,7 +61,7 @@ class RegexExpression(NamedExpression):
         if self.kind == MATCH:
             return compiled.found_in(subject)
         if self.kind == FIND:
-            spans = compiled.spans(subject)
+            spans = compiled.first_match(subject)
             return None if spans is None else _found(subject, spans, 0, 0)[0]
         return _find_all(compiled, subject)
 
@@ -129,22 +130,18 @@ def _find_all(compiled: CompiledRegex, subject: bytes) -> list[Value]:
     known = 0
     index = 0
     size = 0
-    while position < len(subject) or position == 0:
-        spans = compiled.spans(subject, position)
-        if spans is None:
-            break
-        document, index = _found(subject, spans, known, index)
-        known = spans[0][0]
-        found.append(document)
-        size += len(document)
-        if size > 64 << 20:
-            raise CommandError(51151, "$regexFindAll: the size of buffer to store output exceeded the 64MB limit")
-        give_way()
-        position = spans[0][1]
-        if spans[0][0] == position:
-            position += 1
-            while position < len(subject) and subject[position] & 0xC0 == 0x80:
-                position += 1
+    while position >= 0:
+        matches = compiled.next_matches(subject, position)
+        for at in range(matches.count):
+            spans = matches.spans(at)
+            document, index = _found(subject, spans, known, index)
+            known = spans[0][0]
+            found.append(document)
+            size += len(document)
+            if size > 64 << 20:
+                raise CommandError(51151, "$regexFindAll: the size of buffer to store output exceeded the 64MB limit")
+            give_way()
+        position = matches.next_start
     return found
 
 

@@ -20,9 +20,9 @@ from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, Value, type_code_of, type_name
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields, find_field_at, get_value
-from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.schema import unordered_key
 from mongottl.query.match.schema_parser import parse_schema
+from mongottl.regex.compiled import CompiledRegex
 
 Details = dict[str, Value]
 

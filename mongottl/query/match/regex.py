@@ -15,9 +15,9 @@ from mongottl.document.walk import decode_value
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval, bracket_interval, point, union
-from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.registry import ANY_TYPE, bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, PathExpression
+from mongottl.regex.compiled import CompiledRegex
 from mongottl.versions import OLDEST
 
 

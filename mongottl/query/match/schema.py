@@ -30,8 +30,8 @@ from mongottl.document.walk import (
     find_field_at,
     skip_value,
 )
-from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.tree import MatchExpression, WholeDocumentExpression
+from mongottl.regex.compiled import CompiledRegex
 
 # Precision that suffices for the modulus of any two decimals.
 _MODULUS_DIGITS: Final = 12400

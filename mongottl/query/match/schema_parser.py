@@ -20,7 +20,6 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match.comparison import GT, GTE, LT, LTE, ComparisonExpression
 from mongottl.query.match.elements import parse_type_set
 from mongottl.query.match.number_errors import element_text, whole_number_fault
-from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.registry import bad_value, root_operator
 from mongottl.query.match.schema import (
     AllTests,
@@ -46,6 +45,7 @@ from mongottl.query.match.schema import (
     as_decimal,
 )
 from mongottl.query.match.tree import MatchExpression
+from mongottl.regex.compiled import CompiledRegex
 from mongottl.versions import OLDEST
 
 # JSON Schema's type names, for the keyword `type`, and the corresponding aliases of MongoDB.

@@ -10,8 +10,9 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 import mongottl
-from mongottl.javascript import processes, scripts
 from mongottl.javascript.library import missing_reason
+from mongottl.javascript.scripts import PROGRAM
+from mongottl.processes import conversation, pool
 from mongottl.server import janitor
 from tests.on_nodes import own_operations
 from tests.waiting import PATIENCE_S, until
@@ -164,7 +165,7 @@ def test_a_client_that_leaves(slow: Database[Documents], server: mongottl.Runnin
 def test_an_operation_that_waits_for_a_process(
     slow: Database[Documents], monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    monkeypatch.setattr(processes, "MAX_PROCESSES", 1)
+    monkeypatch.setattr(PROGRAM, "most", 1)
     admin = slow.client.admin
     codes: dict[str, int | None] = {}
 
@@ -213,8 +214,8 @@ def test_many_at_once(slow: Database[Documents]) -> None:
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few processes, and calls that soon have to make room."""
-    monkeypatch.setattr(processes, "MAX_PROCESSES", 4)
-    monkeypatch.setattr(scripts, "CROWDED_LIMIT_MS", 200)
+    monkeypatch.setattr(PROGRAM, "most", 4)
+    monkeypatch.setattr(conversation, "CROWDED_LIMIT_MS", 200)
 
 
 class Attack:
@@ -259,7 +260,7 @@ def test_endless_scripts_do_not_lock_others_of_the_machine_out(crowded: None) ->
 
 @own_operations
 def test_another_user_need_not_wait_for_endless_scripts(crowded: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scripts, "CROWDED_LIMIT_MS", 60_000)
+    monkeypatch.setattr(conversation, "CROWDED_LIMIT_MS", 60_000)
     with (
         mongottl.start_server(auth=True, user="root", password="secret") as server,
         MongoClient[Documents](server.uri) as root,
@@ -275,8 +276,8 @@ def test_another_user_need_not_wait_for_endless_scripts(crowded: None, monkeypat
 
 
 def test_idle_processes_end_after_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "IDLE_S", 0.05)
-    monkeypatch.setattr(janitor, "SCRIPTS_INTERVAL_S", 0.02)
+    monkeypatch.setattr(pool, "IDLE_S", 0.05)
+    monkeypatch.setattr(janitor, "PROCESSES_INTERVAL_S", 0.02)
     with mongottl.start_server() as server, MongoClient[Documents](server.uri) as client:
         client.shop.c.insert_one({"v": 1})
         assert len(list(client.shop.c.find({"$where": "this.v == 1"}))) == 1

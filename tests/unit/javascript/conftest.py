@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mongottl.javascript.library import missing_reason
-from mongottl.javascript.processes import ScriptProcesses, Turn
-from mongottl.javascript.scripts import Pause, Scripts
+from mongottl.javascript.scripts import PROGRAM, Scripts
+from mongottl.processes.conversation import Pause
+from mongottl.processes.pool import Turn, WorkerProcesses
 
 MakeScripts = Callable[..., Scripts]
 
@@ -40,16 +41,16 @@ def elapsed() -> Elapsed:
 
 
 @pytest.fixture
-def processes(elapsed: Elapsed) -> Iterator[ScriptProcesses]:
+def processes(elapsed: Elapsed) -> Iterator[WorkerProcesses]:
     if missing_reason():
         pytest.skip(missing_reason())
-    made = ScriptProcesses(elapsed.monotonic_s)
+    made = WorkerProcesses(PROGRAM, elapsed.monotonic_s)
     yield made
     made.close()
 
 
 @pytest.fixture
-def make(processes: ScriptProcesses) -> MakeScripts:
+def make(processes: WorkerProcesses) -> MakeScripts:
     """Makes the scripts of an operation that cannot let others run, unless it is given a `pause`."""
 
     def make(

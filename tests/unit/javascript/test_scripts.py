@@ -10,9 +10,8 @@ import pytest
 from mongottl.document.build import encode
 from mongottl.document.types import JavaScript
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.javascript import processes as script_processes
-from mongottl.javascript.processes import IDLE_S, MAX_OF_ONE, MEMORY_BYTES, ScriptProcesses, Spawner, Turn
-from mongottl.javascript.scripts import Scripts
+from mongottl.javascript.scripts import MEMORY_BYTES, PROGRAM, Scripts
+from mongottl.processes.pool import IDLE_S, MAX_IDLE, Spawner, Turn, WorkerProcess, WorkerProcesses
 from tests.unit.javascript.conftest import LONG_LIMIT_MS, Elapsed, MakeScripts
 
 
@@ -29,7 +28,7 @@ def test_global_variables_live_as_long_as_the_operation(scripts: Scripts) -> Non
     assert scripts.call(count, []) == 1.0
 
 
-def test_a_process_serves_one_operation_after_the_other(make: MakeScripts, processes: ScriptProcesses) -> None:
+def test_a_process_serves_one_operation_after_the_other(make: MakeScripts, processes: WorkerProcesses) -> None:
     first = make()
     first.call("function() { leaked = 1; }", [])
     [process] = processes._used
@@ -42,7 +41,7 @@ def test_a_process_serves_one_operation_after_the_other(make: MakeScripts, proce
     assert list(processes._idle) == [process]
 
 
-def test_few_idle_processes_are_kept(make: MakeScripts, processes: ScriptProcesses) -> None:
+def test_few_idle_processes_are_kept(make: MakeScripts, processes: WorkerProcesses) -> None:
     used = [make() for _ in range(4)]
     for scripts in used:
         scripts.call("function() {}", [])
@@ -50,7 +49,7 @@ def test_few_idle_processes_are_kept(make: MakeScripts, processes: ScriptProcess
     for scripts in used:
         scripts.release()
     assert len(processes._used) == 0
-    assert len(processes._idle) == script_processes.MAX_IDLE
+    assert len(processes._idle) == MAX_IDLE
 
 
 def test_scope(scripts: Scripts) -> None:
@@ -123,7 +122,7 @@ def test_script_output_is_collected(make: MakeScripts) -> None:
     assert lines == ["x" * 1000 + "…"] * 100 + ["more lines of this call are left out"]
 
 
-def test_the_limit_of_a_call(make: MakeScripts, processes: ScriptProcesses) -> None:
+def test_the_limit_of_a_call(make: MakeScripts, processes: WorkerProcesses) -> None:
     scripts = make(call_limit_ms=300)
     assert code_of(scripts, "function() { while (true); }") == ErrorCode.JSInterpreterFailure
     assert processes._used == {}
@@ -131,7 +130,7 @@ def test_the_limit_of_a_call(make: MakeScripts, processes: ScriptProcesses) -> N
     assert scripts.call("function() { return 1; }", []) == 1.0
 
 
-def test_an_operation_that_must_end(make: MakeScripts, processes: ScriptProcesses) -> None:
+def test_an_operation_that_must_end(make: MakeScripts, processes: WorkerProcesses) -> None:
     def check() -> None:
         raise CommandError(ErrorCode.Interrupted, "operation was interrupted")
 
@@ -150,7 +149,7 @@ def started_by(spawner: Spawner | None) -> list[int]:
     return [int(row[0]) for row in rows if int(row[1]) == spawner._process.pid and not row[2].startswith("Z")]
 
 
-def test_a_process_that_ends(scripts: Scripts, processes: ScriptProcesses) -> None:
+def test_a_process_that_ends(scripts: Scripts, processes: WorkerProcesses) -> None:
     scripts.call("function() {}", [])
     [process] = processes._used
     [number] = started_by(processes._spawner)
@@ -161,7 +160,7 @@ def test_a_process_that_ends(scripts: Scripts, processes: ScriptProcesses) -> No
     assert scripts.call("function() { return 1; }", []) == 1.0
 
 
-def test_an_idle_process_that_ends(make: MakeScripts, processes: ScriptProcesses) -> None:
+def test_an_idle_process_that_ends(make: MakeScripts, processes: WorkerProcesses) -> None:
     first = make()
     first.call("function() {}", [])
     first.release()
@@ -173,14 +172,14 @@ def test_an_idle_process_that_ends(make: MakeScripts, processes: ScriptProcesses
     assert make().call("function() { return 1; }", []) == 1.0
 
 
-def test_a_process_that_is_killed_leaves_nothing(make: MakeScripts, processes: ScriptProcesses) -> None:
+def test_a_process_that_is_killed_leaves_nothing(make: MakeScripts, processes: WorkerProcesses) -> None:
     scripts = make(call_limit_ms=200)
     assert code_of(scripts, "function() { while (true); }") == ErrorCode.JSInterpreterFailure
     while started_by(processes._spawner):
         pass
 
 
-def test_a_lower_priority(scripts: Scripts, processes: ScriptProcesses) -> None:
+def test_a_lower_priority(scripts: Scripts, processes: WorkerProcesses) -> None:
     """Linux compares priorities within a session alone."""
     scripts.call("function() {}", [])
     [number] = started_by(processes._spawner)
@@ -190,7 +189,7 @@ def test_a_lower_priority(scripts: Scripts, processes: ScriptProcesses) -> None:
     assert os.getpgid(number) != os.getpgid(0)
 
 
-def test_a_process_is_killed_although_a_forked_one_has_its_files(make: MakeScripts, processes: ScriptProcesses) -> None:
+def test_a_process_is_killed_although_a_forked_one_has_its_files(make: MakeScripts, processes: WorkerProcesses) -> None:
     scripts = make()
     scripts.call("function() {}", [])
     [process] = processes._used
@@ -204,7 +203,7 @@ def test_a_process_is_killed_although_a_forked_one_has_its_files(make: MakeScrip
         os.close(copy)
 
 
-def test_a_spawner_that_ends(make: MakeScripts, processes: ScriptProcesses) -> None:
+def test_a_spawner_that_ends(make: MakeScripts, processes: WorkerProcesses) -> None:
     first = make()
     first.call("function() {}", [])
     spawner = processes._spawner
@@ -261,7 +260,7 @@ def test_a_reply_that_is_no_bson(scripts: Scripts) -> None:
             assert error.code == ErrorCode.JSInterpreterFailure
 
 
-def test_idle_processes_end(make: MakeScripts, processes: ScriptProcesses, elapsed: Elapsed) -> None:
+def test_idle_processes_end(make: MakeScripts, processes: WorkerProcesses, elapsed: Elapsed) -> None:
     first, second = make(), make()
     for scripts in (first, second):
         scripts.call("function() {}", [])
@@ -283,7 +282,7 @@ def test_idle_processes_end(make: MakeScripts, processes: ScriptProcesses, elaps
 class Line:
     """Operations that wait for their turns, without processes. called: the owners whose turns came, in order."""
 
-    def __init__(self, processes: ScriptProcesses) -> None:
+    def __init__(self, processes: WorkerProcesses) -> None:
         self._processes = processes
         self.called: list[str] = []
 
@@ -297,8 +296,8 @@ class Line:
 
 @pytest.fixture
 def line(elapsed: Elapsed, monkeypatch: pytest.MonkeyPatch) -> Line:
-    monkeypatch.setattr(script_processes, "MAX_PROCESSES", 4)
-    return Line(ScriptProcesses(elapsed.monotonic_s))
+    monkeypatch.setattr(PROGRAM, "most", 4)
+    return Line(WorkerProcesses(PROGRAM, elapsed.monotonic_s))
 
 
 def test_one_user_leaves_processes_to_others(line: Line) -> None:
@@ -334,7 +333,7 @@ def test_an_operation_that_no_longer_waits_is_not_called(line: Line) -> None:
 
 
 def test_little_memory_allows_few_processes(elapsed: Elapsed) -> None:
-    few = Line(ScriptProcesses(elapsed.monotonic_s, 8 * 6 * MEMORY_BYTES))
+    few = Line(WorkerProcesses(PROGRAM, elapsed.monotonic_s, 8 * 6 * MEMORY_BYTES))
     assert [few.add(owner).has_come for owner in ("a", "a", "a", "a", "b", "b", "b", "b")] == [
         *[True] * 3,
         False,
@@ -343,11 +342,11 @@ def test_little_memory_allows_few_processes(elapsed: Elapsed) -> None:
     ]
 
 
-def test_a_process_is_wanted_by_those_who_have_fewer(make: MakeScripts, processes: ScriptProcesses) -> None:
-    def taken(owner: str) -> script_processes.ScriptProcess:
+def test_a_process_is_wanted_by_those_who_have_fewer(make: MakeScripts, processes: WorkerProcesses) -> None:
+    def taken(owner: str) -> WorkerProcess:
         return processes.take(processes.line_up(owner))
 
-    of_ann = [taken("ann") for _ in range(MAX_OF_ONE)]
+    of_ann = [taken("ann") for _ in range(PROGRAM.most // 2)]
     of_bob = taken("bob")
     assert not processes.is_wanted(of_ann[0])
     processes.line_up("ann")

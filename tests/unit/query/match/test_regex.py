@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from bson import Regex
 
-from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.regex import literal_prefix
+from mongottl.regex.compiled import CompiledRegex
 
 Matching = Callable[[dict[str, Any], list[Any]], list[Any]]
 Refusal = Callable[[dict[str, Any]], tuple[int, str]]
@@ -87,10 +87,14 @@ def test_literal_prefix(pattern: str, options: str, prefix: str) -> None:
 
 def test_spans_are_byte_ranges_of_match_and_groups() -> None:
     regex = CompiledRegex("(é)(x)?b".encode(), "")
-    assert regex.spans("aéb éb".encode()) == [(1, 4), (1, 3), (-1, -1)]
-    assert regex.spans("aéb éb".encode(), 3) == [(5, 8), (5, 7), (-1, -1)]
-    assert regex.spans(b"zz") is None
-    assert CompiledRegex(b"b", "").spans(b"abb", 2) == [(2, 3)]
+    assert regex.first_match("aéb éb".encode()) == [(1, 4), (1, 3), (-1, -1)]
+    matches = regex.next_matches("aéb éb".encode(), 3)
+    assert matches.count == 1
+    assert matches.spans(0) == [(5, 8), (5, 7), (-1, -1)]
+    assert matches.next_start == -1
+    assert regex.first_match(b"zz") is None
+    assert CompiledRegex(b"b", "").next_matches(b"abb", 2).spans(0) == [(2, 3)]
+    assert CompiledRegex(b"b", "").next_matches(b"abb", 0).next_start == 2
 
 
 def test_the_longest_pattern() -> None:
@@ -100,5 +104,5 @@ def test_the_longest_pattern() -> None:
 def test_only_a_search_from_the_start_reads_all_of_the_subject() -> None:
     # As many searches as a long text has matches would be quadratic. What is not UTF-8 shows who read it.
     regex = CompiledRegex(b"[ab]", "")
-    assert regex.spans(b"ab\xff") is None
-    assert regex.spans(b"ab\xff", 1) == [(1, 2)]
+    assert regex.first_match(b"ab\xff") is None
+    assert regex.next_matches(b"ab\xff", 1).spans(0) == [(1, 2)]

@@ -1,35 +1,37 @@
-"""The program of the process that starts a server's script processes; `processes` starts it by its path.
+"""The program of the process that starts the processes of one `pool`, which starts it by its path.
 
 It imports what they need once, and forks one for each request in a few milliseconds. The server does not do that
 itself: it would wait for each new process, and has threads.
 
-Arguments: the path of `environment.js`, and the folders of the packages that are imported.
+Arguments: the module with the program of the processes, the number of the folders where it and what it imports are,
+these folders, and arguments for the program. The module has a function `prepare`, which is called with these before any
+process is forked, and returns a function that each process calls. This answers requests on standard input, by replies
+on standard output, until there are no more. Both are a byte for the kind, four for the length of the rest
+(little-endian), and the rest.
 
 Standard input is a socket; each byte that comes requests a process. With it come two files: the socket by which the
-process gets its requests and sends its replies (`worker`), and a pipe to which the server writes when the process is to
-end, and which ends when the server does, even if it was killed. Then the process is killed, whatever it does.
+process gets its requests and sends its replies, and a pipe to which the server writes when the process is to end, and
+which ends when the server does, even if it was killed. Then the process is killed, whatever it does.
 """
 
 import gc
+import importlib
 import os
 import select
 import signal
 import socket
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 # How often is looked whether processes that were killed have ended.
 _REAP_EVERY_MS = 100
 
 
 def main() -> None:
-    sys.path.extend(sys.argv[2:])
-    # The extension of the package quickjs, which itself imports much of the standard library besides.
-    import _quickjs
-
-    from mongottl.javascript.worker import run
-
-    environment = Path(sys.argv[1]).read_text(encoding="utf-8")
+    module, folders = sys.argv[1], int(sys.argv[2])
+    sys.path.extend(sys.argv[3 : 3 + folders])
+    prepare: Callable[[list[str]], Callable[[], None]] = importlib.import_module(module).prepare
+    run = prepare(sys.argv[3 + folders :])
     control = socket.socket(fileno=0)
     poll = select.poll()
     poll.register(0, select.POLLIN)
@@ -62,7 +64,7 @@ def main() -> None:
                     os.dup2(requests, 0)
                     os.dup2(requests, 1)
                     os.closerange(3, max(requests, pipe, *processes, 3) + 1)
-                    run(_quickjs, environment)
+                    run()
                 finally:
                     os._exit(0)
             os.close(requests)

@@ -1,4 +1,4 @@
-"""Script processes, and the pool of them that a server has."""
+"""Processes that work for a server, and the pool of them that it has for each program."""
 
 import contextlib
 import os
@@ -11,24 +11,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from mongottl.errors import CommandError, ErrorCode
-
-# Processes that a server keeps although no operation uses them, and that it has at most. Each takes about 5 MB.
+# Processes that a pool keeps although no operation uses them. Each takes about 5 MB.
 MAX_IDLE: Final = 2
-MAX_PROCESSES: Final = 32
-# How many of them one user may have at once, or one machine where clients do not log in: others find some free.
-MAX_OF_ONE: Final = 16
-# Scripts may use one part of this number of the machine's memory, each up to `MEMORY_BYTES`. Where that is too
-# little for MAX_PROCESSES there are fewer, but LEAST_PROCESSES.
+# They may use one part of this number of the machine's memory. Where that is too little there are fewer of them, but
+# LEAST_PROCESSES.
 MEMORY_SHARE: Final = 8
 LEAST_PROCESSES: Final = 4
 # Seconds after which processes that nobody uses end.
 IDLE_S: Final = 5.0
-# Memory of the scripts of one operation.
-MEMORY_BYTES: Final = 64 * 1024 * 1024
 
-# Top-level modules that a script process imports besides the standard library.
-_IMPORTED: Final = ("mongottl", "_quickjs", "bson", "librt", "mypy_extensions")
 # No reply is longer. It bounds what the server reads from a process.
 _MAX_REPLY_BYTES: Final = 64 << 20
 _HEADER_BYTES: Final = 5
@@ -43,17 +34,39 @@ _END_S: Final = 1.0
 _LARGE_PART_BYTES: Final = 64 << 10
 
 
-class Spawner:
-    """The process that starts script processes (`spawner`), and ends them when it, or the server, ends."""
+class Program:
+    """What the processes of a pool run.
 
-    def __init__(self) -> None:
-        folder = Path(__file__).parent
-        program = [str(folder / "spawner.py"), str(folder / "environment.js"), *_folders()]
+    module: has `prepare` (`spawner`). arguments: for that. imported: top-level modules that it imports besides the
+    standard library. memory_bytes: what one of them may take. most: how many there are at most; one user may have half
+    of them at once, or one machine where clients do not log in, so that others find some free.
+    """
+
+    def __init__(
+        self, module: str, arguments: tuple[str, ...], imported: tuple[str, ...], memory_bytes: int, most: int
+    ) -> None:
+        self.module: Final = module
+        self.arguments: Final = arguments
+        self.imported: Final = imported
+        self.memory_bytes: Final = memory_bytes
+        self.most = most
+
+    def command(self) -> list[str]:
+        """The arguments of `spawner`, its path first."""
+        folders = _folders(self.imported)
+        spawner = str(Path(__file__).parent / "spawner.py")
+        return [spawner, self.module, str(len(folders)), *folders, *self.arguments]
+
+
+class Spawner:
+    """The process that starts those of a program (`spawner`), and ends them when it, or the server, ends."""
+
+    def __init__(self, program: Program) -> None:
         zone = os.environ.get("TZ")
         self._socket, theirs = socket.socketpair()
         try:
             self._process: Final = subprocess.Popen(
-                [sys.executable, "-I", "-S", *program],
+                [sys.executable, "-I", "-S", *program.command()],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -74,7 +87,7 @@ class Spawner:
         return self._process.poll() is None
 
     def start(self, requests: int, pipe: int) -> None:
-        """Starts a script process. requests: its end of a socket. pipe: when it ends, the process is killed."""
+        """Starts a process. requests: its end of a socket. pipe: when it ends, the process is killed."""
         socket.send_fds(self._socket, [b"S"], [requests, pipe])
 
     def close(self) -> None:
@@ -89,8 +102,8 @@ class Spawner:
             self._process.wait()
 
 
-class ScriptProcess:
-    """A process that runs scripts, one call at a time. No method waits longer than its argument allows."""
+class WorkerProcess:
+    """A process that answers one request at a time. No method waits longer than its argument allows."""
 
     def __init__(self, spawner: Spawner) -> None:
         self._socket, theirs = socket.socketpair()
@@ -119,7 +132,7 @@ class ScriptProcess:
         return bool(self._unsent)
 
     def begin_request(self, kind: bytes, parts: list[bytes]) -> None:
-        """Sets the next request (`worker`); `proceed` sends it."""
+        """Sets the next request (`spawner`); `proceed` sends it."""
         buffer = bytearray(kind + sum(map(len, parts)).to_bytes(4, "little"))
         unsent: list[memoryview] = []
         for part in parts:
@@ -221,8 +234,8 @@ def _nothing() -> None:
     pass
 
 
-class ScriptProcesses:
-    """The script processes of a server, started when they are needed, and the operations that wait for one.
+class WorkerProcesses:
+    """The processes of a program that a server has, started when they are needed, and the operations that wait for one.
 
     Operations of one owner get processes in the order in which they came, and owners by turns:
 
@@ -233,13 +246,14 @@ class ScriptProcesses:
     monotonic_s: elapsed time. memory_bytes: of the machine.
     """
 
-    def __init__(self, monotonic_s: Callable[[], float], memory_bytes: int = 1 << 62) -> None:
+    def __init__(self, program: Program, monotonic_s: Callable[[], float], memory_bytes: int = 1 << 62) -> None:
+        self._program: Final = program
         self._monotonic_s: Final = monotonic_s
-        self._fitting: Final = max(memory_bytes // MEMORY_SHARE // MEMORY_BYTES, LEAST_PROCESSES)
+        self._fitting: Final = max(memory_bytes // MEMORY_SHARE // program.memory_bytes, LEAST_PROCESSES)
         # Those that nobody uses, and since when.
-        self._idle: dict[ScriptProcess, float] = {}
+        self._idle: dict[WorkerProcess, float] = {}
         # By process, who has it.
-        self._used: dict[ScriptProcess, str] = {}
+        self._used: dict[WorkerProcess, str] = {}
         # Who waits, by owner; the owner whose turn is next comes first.
         self._lines: dict[str, list[Turn]] = {}
         # Those whose turn has come, and who have not taken a process yet.
@@ -248,7 +262,7 @@ class ScriptProcesses:
 
     @property
     def _most(self) -> int:
-        return min(MAX_PROCESSES, self._fitting)
+        return min(self._program.most, self._fitting)
 
     @property
     def waiting_count(self) -> int:
@@ -276,7 +290,7 @@ class ScriptProcesses:
             if not line:
                 del self._lines[turn.owner]
 
-    def is_wanted(self, process: ScriptProcess) -> bool:
+    def is_wanted(self, process: WorkerProcess) -> bool:
         """Whether somebody waits who could have this process."""
         owner = self._used.get(process, "")
         if owner in self._lines:
@@ -285,7 +299,7 @@ class ScriptProcesses:
         return bool(counts) and min(counts) < min(self._count(owner), self._most_of_one())
 
     def _most_of_one(self) -> int:
-        return min(MAX_OF_ONE, max(self._most // 2, 1))
+        return max(self._most // 2, 1)
 
     def _count(self, owner: str) -> int:
         """How many processes an owner has, or is about to take."""
@@ -305,8 +319,8 @@ class ScriptProcesses:
             turn.has_come = True
             turn.wake()
 
-    def take(self, turn: Turn) -> ScriptProcess:
-        """A process for an operation whose turn has come. JSInterpreterFailure (139) if it cannot be started."""
+    def take(self, turn: Turn) -> WorkerProcess:
+        """A process for an operation whose turn has come. OSError if it cannot be started."""
         process = None
         while process is None and self._idle:
             process, _ = self._idle.popitem()
@@ -314,27 +328,22 @@ class ScriptProcesses:
                 process.kill()
                 process = None
         if process is None:
-            try:
-                process = self._start()
-            except OSError as error:
-                raise CommandError(
-                    ErrorCode.JSInterpreterFailure, f"the JavaScript engine cannot be started: {error}"
-                ) from error
+            process = self._start()
         self._called.remove(turn)
         self._used[process] = turn.owner
         return process
 
-    def _start(self) -> ScriptProcess:
+    def _start(self) -> WorkerProcess:
         spawner = self._spawner
         if spawner is not None and not spawner.is_alive():
             spawner.close()
             spawner = None
         if spawner is None:
-            spawner = Spawner()
+            spawner = Spawner(self._program)
             self._spawner = spawner
-        return ScriptProcess(spawner)
+        return WorkerProcess(spawner)
 
-    def release(self, process: ScriptProcess) -> None:
+    def release(self, process: WorkerProcess) -> None:
         """Takes back a process that waits for a request."""
         if process not in self._used:
             return
@@ -352,7 +361,7 @@ class ScriptProcesses:
             del self._idle[process]
             process.kill()
 
-    def kill(self, process: ScriptProcess) -> None:
+    def kill(self, process: WorkerProcess) -> None:
         """Ends a process, whatever it does."""
         if process in self._used:
             del self._used[process]
@@ -370,10 +379,10 @@ class ScriptProcesses:
             self._spawner = None
 
 
-def _folders() -> list[str]:
-    """Where a script process finds the modules that it imports."""
+def _folders(imported: tuple[str, ...]) -> list[str]:
+    """Where modules are."""
     folders: list[str] = []
-    for name in _IMPORTED:
+    for name in imported:
         found = find_spec(name)
         assert found is not None
         places = found.submodule_search_locations or [found.origin or ""]

@@ -1,0 +1,252 @@
+"""A pattern with its options, as filters and expressions use it.
+
+Patterns and subjects are UTF-8 bytes, as in BSON. Patterns that are plain text, with or without a leading `^`, are
+matched without the library.
+
+Differences from mongod: the binding always sets PCRE2_ALT_BSUX (`\\uhhhh` is a code point, where mongod refuses
+`\\u`) and PCRE2_NEVER_BACKSLASH_C (`\\C`, one byte of a character, is refused). A search that exceeds PCRE2's own
+limits finds nothing, as in mongod.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from mongottl.document.interrupt import LOOKED_WORK, give_way
+from mongottl.document.utf8 import is_valid_utf8
+from mongottl.errors import CommandError
+from mongottl.regex.library import OPTIONS, library, next_start
+
+# mongod's codes: the pattern does not compile; an option letter is unknown.
+REGEX_COMPILE_ERROR: Final = 51091
+REGEX_OPTION_ERROR: Final = 51108
+# mongod refuses longer patterns without parsing them.
+MAX_PATTERN_BYTES: Final = 16 * 1024
+
+# What a search counts as in `give_way`: it may take a microsecond or, with a bad pattern, some milliseconds.
+_SEARCH_WORK: Final = 64
+
+# Searches that are done at once: in a text of so many bytes, with a limit of so many steps. From each place in the text
+# a search takes at most this number of steps, each of which goes through the text at most once: 20 to 34 million
+# characters, of which there are one to two in a nanosecond.
+_AT_ONCE: Final = ((256, 300), (1024, 20), (4096, 2))
+# A step may also go through the whole pattern, so this is the most for the lengths of a pattern and a text, multiplied.
+# The other is for patterns without repetitions, whose step goes through the pattern alone: the text may be of any
+# length, and the limit is that of _UNREPEATED of _AT_ONCE.
+_MOST_PLACES: Final = 4_000_000
+_MOST_UNREPEATED: Final = 1_000_000
+_UNREPEATED: Final = 1
+
+# How a pattern begins to refer to itself or to a group. The library takes 15 ms to compile 400 references to what they
+# stand in, and four times as long for twice as many.
+_RECURSIONS: Final = (
+    b"(?R",
+    b"(?&",
+    b"(?P>",
+    b"\\g<",
+    b"\\g'",
+    *[b"(?%d" % digit for digit in range(10)],
+    b"(?+",
+    b"(?-",
+)
+_MOST_RECURSIONS: Final = 400
+
+_SPECIAL: Final = frozenset(b"\\^$.[]|()?*+{}")
+# What repeats, looks around, refers or has an effect on the whole search; and letters that make one character, a place
+# or a class after a backslash.
+_REPEATING: Final = (b"*", b"+", b"{", b"(?")
+_PLAIN_ESCAPES: Final = frozenset(b"dDwWsSbBAzZnrtfvhHN")
+
+# How many matches another process is asked for at once.
+_MANY: Final = 4096
+
+# Searches in another process: the pattern, the options, the subject, where to begin, and how many matches are wanted
+# (0: whether there is one). The numbers of a reply (`worker`); None if no process can be asked here.
+SearchElsewhere: TypeAlias = Callable[[bytes, str, bytes, int, int], Sequence[int] | None]
+
+# Of the server that runs in a thread.
+_elsewhere: Final[dict[int, SearchElsewhere]] = {}
+
+
+def set_search_elsewhere(search: SearchElsewhere | None) -> None:
+    """Sets what searches for the evaluations of the present thread where that may take long."""
+    if search is None:
+        _elsewhere.pop(threading.get_ident(), None)
+    else:
+        _elsewhere[threading.get_ident()] = search
+
+
+class Matches:
+    """The next matches in a subject, at least one if there is any.
+
+    count: how many these are. next_start: where the search for others begins, -1 if there are none.
+    """
+
+    def __init__(self, numbers: Sequence[int], groups: int) -> None:
+        # As in a reply of `worker`.
+        self._numbers = numbers
+        self._width: Final = 2 * (groups + 1)
+        self.next_start: int = numbers[0]
+        self.count: Final = len(numbers) // self._width
+
+    def spans(self, index: int) -> list[tuple[int, int]]:
+        """Begin and end of a match, then of its groups ((-1, -1) if unset), as bytes."""
+        first = 1 + index * self._width
+        numbers = self._numbers
+        return [(numbers[at], numbers[at + 1]) for at in range(first, first + self._width, 2)]
+
+
+class CompiledRegex:
+    """A compiled pattern with its options. CommandError 51091 for an invalid pattern, 51108 for an unknown option.
+
+    pattern: UTF-8. options: letters of `imsux`, repeats allowed.
+    """
+
+    def __init__(self, pattern: bytes, options: str) -> None:
+        for letter in options:
+            if letter not in OPTIONS:
+                raise CommandError(REGEX_OPTION_ERROR, f"invalid flag in regex options: {letter}")
+        if len(pattern) > MAX_PATTERN_BYTES:
+            raise CommandError(
+                REGEX_COMPILE_ERROR,
+                "Regular expression is invalid: pattern string is longer than the limit set by the application",
+            )
+        self.pattern = pattern
+        self.options = options
+        self._literal: bytes = pattern
+        self._is_literal = False
+        self._anchored = False
+        self._repeats = False
+        self._groups = -1
+        # With each limit of _AT_ONCE, and without one, when they are needed. None: too large for machine code.
+        self._limited: list[Any] = []
+        self._unlimited: Any = None
+        if options in ("", "s", "u"):
+            if pattern.startswith(b"^"):
+                self._anchored = True
+                self._literal = pattern[1:]
+            # The library's message says what is wrong with a pattern that is no UTF-8.
+            self._is_literal = is_valid_utf8(pattern) and not any(byte in _SPECIAL for byte in self._literal)
+        if not self._is_literal:
+            self._check()
+
+    def _check(self) -> None:
+        """Compiles it, but not to machine code, which takes longer and is not needed before the first search."""
+        found_by = library()
+        if sum([self.pattern.count(begin) for begin in _RECURSIONS]) > _MOST_RECURSIONS:
+            raise CommandError(REGEX_COMPILE_ERROR, "Regular expression is invalid: it has too many recursions")
+        try:
+            self._groups = int(found_by.compiled(self.pattern, self.options, False).groups)
+        except found_by.pattern_error as error:
+            raise CommandError(REGEX_COMPILE_ERROR, f"Regular expression is invalid: {error}") from None
+        self._repeats = _may_repeat(self.pattern)
+        self._limited = [_UNKNOWN] * len(_AT_ONCE)
+
+    def _at_once(self, size: int) -> Any:
+        """The pattern with the limit with which it is searched for at once in a text of some size; None if that may
+        take long."""
+        kind = 0
+        if size <= _AT_ONCE[-1][0]:
+            while size > _AT_ONCE[kind][0]:
+                kind += 1
+            if kind > 0 and size * len(self.pattern) > _MOST_PLACES:
+                return None
+        elif self._repeats or size * (len(self.pattern) + 8) > _MOST_UNREPEATED:
+            return None
+        else:
+            kind = _UNREPEATED
+        compiled = self._limited[kind]
+        if compiled is _UNKNOWN:
+            compiled = _compiled(b"(*LIMIT_MATCH=%d)" % _AT_ONCE[kind][1] + self.pattern, self.options)
+            self._limited[kind] = compiled
+        return compiled
+
+    def _found(self, subject: bytes, start: int, most: int) -> Sequence[int]:
+        """The numbers of a reply of `worker`; for one match only, if that is found at once."""
+        give_way(_SEARCH_WORK)
+        compiled = self._at_once(len(subject))
+        found_by = library()
+        if compiled is not None:
+            try:
+                return self._numbers(found_by.found(compiled, subject, start), subject, most)
+            except found_by.library_error as error:
+                if not _is_limit(error):
+                    return self._numbers(None, subject, most)
+        search = _elsewhere.get(threading.get_ident())
+        if search is not None:
+            numbers = search(self.pattern, self.options, subject, start, most)
+            if numbers is not None:
+                return numbers
+        if self._unlimited is None:
+            self._unlimited = _compiled(self.pattern, self.options) or found_by.compiled(
+                self.pattern, self.options, False
+            )
+        try:
+            found = found_by.found(self._unlimited, subject, start)
+        except found_by.library_error:
+            found = None
+        give_way(LOOKED_WORK)
+        return self._numbers(found, subject, most)
+
+    def _numbers(self, found: Any, subject: bytes, most: int) -> Sequence[int]:
+        if most == 0:
+            return _NOTHING if found is None else _SOMETHING
+        numbers = [-1]
+        if found is not None:
+            library().add_spans(numbers, found, subject, self._groups)
+            numbers[0] = next_start(subject, numbers[1], numbers[2])
+        return numbers
+
+    def found_in(self, subject: bytes) -> bool:
+        """Whether the pattern matches anywhere in the subject. As in mongod, nothing matches what is not UTF-8."""
+        if self._is_literal:
+            found = subject.startswith(self._literal) if self._anchored else self._literal in subject
+            return found and is_valid_utf8(subject)
+        return len(self._found(subject, 0, 0)) > 0
+
+    def first_match(self, subject: bytes) -> list[tuple[int, int]] | None:
+        """`Matches.spans` of the first match; None if there is none."""
+        matches = self._next(subject, 0, 1)
+        return matches.spans(0) if matches.count > 0 else None
+
+    def next_matches(self, subject: bytes, start: int) -> Matches:
+        """start: 0, or `next_start` of the matches before."""
+        return self._next(subject, start, _MANY)
+
+    def _next(self, subject: bytes, start: int, most: int) -> Matches:
+        if self._groups < 0:
+            self._check()
+        return Matches(self._found(subject, start, most), self._groups)
+
+
+# In place of a pattern that was not compiled yet.
+_UNKNOWN: Final = object()
+_NOTHING: Final[list[int]] = []
+_SOMETHING: Final[list[int]] = [0]
+
+
+def _compiled(pattern: bytes, options: str) -> Any:
+    """A pattern as machine code; None if it is too large for that."""
+    found_by = library()
+    try:
+        return found_by.compiled(pattern, options, True)
+    except found_by.library_error:
+        return None
+
+
+def _is_limit(error: Any) -> bool:
+    """Whether a search has failed because a limit was exceeded, such as those of steps and of memory."""
+    return "limit" in str(error)
+
+
+def _may_repeat(pattern: bytes) -> bool:
+    """Whether a search may go through much of the text from one place. False if it surely does not."""
+    if any(repeating in pattern.replace(b"(?:", b"(") for repeating in _REPEATING):
+        return True
+    at = pattern.find(b"\\")
+    while at >= 0:
+        letter = pattern[at + 1 : at + 2]
+        if letter.isalnum() and letter[0] not in _PLAIN_ESCAPES:
+            return True
+        at = pattern.find(b"\\", at + 2)
+    return False
