@@ -9,8 +9,11 @@ limits finds nothing, as in mongod.
 """
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mypy_extensions import mypyc_attr
 
 from mongottl.document.interrupt import LOOKED_WORK, give_way
 from mongottl.document.utf8 import is_valid_utf8
@@ -60,20 +63,37 @@ _PLAIN_ESCAPES: Final = frozenset(b"dDwWsSbBAzZnrtfvhHN")
 # How many matches another process is asked for at once.
 _MANY: Final = 4096
 
-# Searches in another process: the pattern, the options, the subject, where to begin, and how many matches are wanted
-# (0: whether there is one). The numbers of a reply (`worker`); None if no process can be asked here.
-SearchElsewhere: TypeAlias = Callable[[bytes, str, bytes, int, int], Sequence[int] | None]
+# Of texts that are searched ahead, how many and how many bytes of them one request has, about; and what is kept of all.
+_AHEAD: Final = 64
+_AHEAD_BYTES: Final = 256 * 1024
+_KEPT_BYTES: Final = 4 << 20
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SearchElsewhere(ABC):
+    """Searches in other processes. Both methods return None if none can be asked here."""
+
+    @abstractmethod
+    def search(self, pattern: bytes, options: str, subject: bytes, start: int, most: int) -> Sequence[int] | None:
+        """The numbers of a reply of `worker`. most: how many matches are wanted, 0: only whether there is one."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def search_many(self, pattern: bytes, options: str, subjects: list[bytes]) -> bytes | None:
+        """For each subject 1 if there is a match, else 0."""
+        raise NotImplementedError
+
 
 # Of the server that runs in a thread.
 _elsewhere: Final[dict[int, SearchElsewhere]] = {}
 
 
-def set_search_elsewhere(search: SearchElsewhere | None) -> None:
+def set_search_elsewhere(elsewhere: SearchElsewhere | None) -> None:
     """Sets what searches for the evaluations of the present thread where that may take long."""
-    if search is None:
+    if elsewhere is None:
         _elsewhere.pop(threading.get_ident(), None)
     else:
-        _elsewhere[threading.get_ident()] = search
+        _elsewhere[threading.get_ident()] = elsewhere
 
 
 class Matches:
@@ -118,6 +138,11 @@ class CompiledRegex:
         self._anchored = False
         self._repeats = False
         self._groups = -1
+        # Whether it may ask other processes about the next texts, so that `search_ahead` pays; as for the last ones.
+        self.asks_processes: bool = False
+        # What `search_ahead` has found, for how many questions.
+        self._known: dict[bytes, bool] = {}
+        self._questions = 0
         # With each limit of _AT_ONCE, and without one, when they are needed. None: too large for machine code.
         self._limited: list[Any] = []
         self._unlimited: Any = None
@@ -140,6 +165,7 @@ class CompiledRegex:
         except found_by.pattern_error as error:
             raise CommandError(REGEX_COMPILE_ERROR, f"Regular expression is invalid: {error}") from None
         self._repeats = _may_repeat(self.pattern)
+        self.asks_processes = self._repeats
         self._limited = [_UNKNOWN] * len(_AT_ONCE)
 
     def _at_once(self, size: int) -> Any:
@@ -161,22 +187,30 @@ class CompiledRegex:
             self._limited[kind] = compiled
         return compiled
 
-    def _found(self, subject: bytes, start: int, most: int) -> Sequence[int]:
-        """The numbers of a reply of `worker`; for one match only, if that is found at once."""
+    def _found_at_once(self, subject: bytes, start: int, most: int) -> Sequence[int] | None:
+        """`_found`, or None if that may take long."""
         give_way(_SEARCH_WORK)
         compiled = self._at_once(len(subject))
+        if compiled is None:
+            return None
         found_by = library()
-        if compiled is not None:
-            try:
-                return self._numbers(found_by.found(compiled, subject, start), subject, most)
-            except found_by.library_error as error:
-                if not _is_limit(error):
-                    return self._numbers(None, subject, most)
-        search = _elsewhere.get(threading.get_ident())
-        if search is not None:
-            numbers = search(self.pattern, self.options, subject, start, most)
+        try:
+            return self._numbers(found_by.found(compiled, subject, start), subject, most)
+        except found_by.library_error as error:
+            return None if _is_limit(error) else self._numbers(None, subject, most)
+
+    def _found(self, subject: bytes, start: int, most: int) -> Sequence[int]:
+        """The numbers of a reply of `worker`; for one match only, if that is found here."""
+        numbers = self._found_at_once(subject, start, most)
+        if numbers is not None:
+            return numbers
+        elsewhere = _elsewhere.get(threading.get_ident())
+        if elsewhere is not None:
+            numbers = elsewhere.search(self.pattern, self.options, subject, start, most)
             if numbers is not None:
+                self.asks_processes = True
                 return numbers
+        found_by = library()
         if self._unlimited is None:
             self._unlimited = _compiled(self.pattern, self.options) or found_by.compiled(
                 self.pattern, self.options, False
@@ -202,7 +236,48 @@ class CompiledRegex:
         if self._is_literal:
             found = subject.startswith(self._literal) if self._anchored else self._literal in subject
             return found and is_valid_utf8(subject)
+        if self._questions:
+            self._questions -= 1
+            known = self._known.get(subject)
+            if not self._questions:
+                self._known = {}
+            if known is not None:
+                return known
         return len(self._found(subject, 0, 0)) > 0
+
+    def search_ahead(self, subjects: list[bytes]) -> None:
+        """Searches these, many in one request, before `found_in` is asked about each of them."""
+        self._known = {}
+        self.asks_processes = False
+        kept = 0
+        waiting: list[bytes] = []
+        waiting_bytes = 0
+        for subject in subjects:
+            size = len(subject)
+            kept += size
+            if kept > _KEPT_BYTES:
+                break
+            numbers = self._found_at_once(subject, 0, 0)
+            if numbers is not None:
+                self._known[subject] = len(numbers) > 0
+                continue
+            self.asks_processes = True
+            waiting.append(subject)
+            waiting_bytes += size
+            if len(waiting) == _AHEAD or waiting_bytes >= _AHEAD_BYTES:
+                self._ask_about(waiting)
+                waiting = []
+                waiting_bytes = 0
+        if waiting:
+            self._ask_about(waiting)
+        self._questions = len(subjects)
+
+    def _ask_about(self, subjects: list[bytes]) -> None:
+        elsewhere = _elsewhere.get(threading.get_ident())
+        found = None if elsewhere is None else elsewhere.search_many(self.pattern, self.options, subjects)
+        if found is not None:
+            for i in range(len(found)):
+                self._known[subjects[i]] = found[i] != 0
 
     def first_match(self, subject: bytes) -> list[tuple[int, int]] | None:
         """`Matches.spans` of the first match; None if there is none."""

@@ -8,7 +8,7 @@ from mongottl.document.interrupt import check_interrupt
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.processes.conversation import Conversation
 from mongottl.processes.pool import Program
-from mongottl.regex.worker import NUMBERS, SEARCH
+from mongottl.regex.worker import NUMBERS, PATTERN, SEARCH
 
 # What the processes run.
 PROGRAM: Final = Program(
@@ -25,21 +25,34 @@ class NoProcessError(Exception):
 
 
 class Search(Conversation):
-    """One search of an operation, which gives its process back at its end."""
+    """One request of an operation, which gives its process back at its end.
+
+    Errors of its methods: NoProcessError; OperationFailed (96) if the process ends; ExceededTimeLimit (262) if it takes
+    long while others wait; those of `check_interrupt`.
+    """
 
     def found(self, pattern: bytes, options: str, subject: bytes, start: int, most: int) -> Sequence[int]:
-        """What `worker` replies. NoProcessError; OperationFailed (96) if the process ends; ExceededTimeLimit (262) if
-        it takes long while others wait; the errors of `check_interrupt`."""
+        """`SearchElsewhere.search`."""
+        numbers = array(NUMBERS)
+        numbers.frombytes(self._ask(b"S", [_head(pattern, options) + SEARCH.pack(start, most), subject]))
+        return numbers
+
+    def found_in_each(self, pattern: bytes, options: str, subjects: list[bytes]) -> bytes:
+        """`SearchElsewhere.search_many`."""
+        lengths = array(NUMBERS, [len(subject) for subject in subjects])
+        head = _head(pattern, options) + len(subjects).to_bytes(4, "little") + lengths.tobytes()
+        return self._ask(b"M", [head, *subjects])
+
+    def _ask(self, kind: bytes, parts: list[bytes]) -> bytes:
         self.check = check_interrupt
         try:
             process = self._acquire()
-            head = SEARCH.pack(start, most, len(pattern), len(options)) + pattern + options.encode("ascii")
-            reply = self._exchange(process, b"S", [head, subject], 0)
+            # Others run meanwhile where many are searched, so that this does not count as work of the operation, which
+            # then asks about as many at once as it may.
+            self._is_prompt = kind == b"S"
+            return self._exchange(process, kind, parts, 0)
         finally:
             self.release()
-        numbers = array(NUMBERS)
-        numbers.frombytes(reply)
-        return numbers
 
     def _none(self, reason: str) -> Exception:
         return NoProcessError(reason)
@@ -52,3 +65,7 @@ class Search(Conversation):
             ErrorCode.ExceededTimeLimit,
             f"the search for a regular expression exceeded the time limit of {limit_ms} ms{when}",
         )
+
+
+def _head(pattern: bytes, options: str) -> bytes:
+    return PATTERN.pack(len(pattern), len(options)) + pattern + options.encode("ascii")

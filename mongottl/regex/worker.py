@@ -1,8 +1,13 @@
 """What a process does that searches: `processes.spawner` runs it in each process that it forks.
 
-Requests are of kind S; the rest is `SEARCH`, the pattern, the options and the subject. Replies are of kind D: numbers
-as `array` has them. After a search for whether there is a match: 0 if there is one, or nothing. After one for matches:
-where to go on, -1 if these were the last ones; then for each match its begin and end and those of its groups, as bytes.
+Requests begin with their pattern, as `PATTERN`, its bytes, and its options. Then:
+
+    S  `SEARCH` and a subject. Reply: numbers as `array` has them. If it was asked whether there is a match: 0 if there
+       is one, or nothing. If matches were asked for: where to go on, -1 if these were the last ones; then for each
+       match its begin and end and those of its groups, as bytes
+    M  the number of subjects, the length of each, and all of them. Reply: for each a byte, 1 if it has a match, else 0
+
+Replies are of kind D.
 """
 
 import os
@@ -14,9 +19,10 @@ from typing import Any, Final
 
 from mongottl.regex.library import Library, library, next_start
 
-# Where to begin, how many matches are wanted at most (0: only whether there is one), and the lengths of the pattern and
-# of the options.
-SEARCH: Final = Struct("<IIHH")
+# The lengths of the pattern and of its options.
+PATTERN: Final = Struct("<HH")
+# Where to begin, and how many matches are wanted at most; 0: only whether there is one.
+SEARCH: Final = Struct("<II")
 # Of numbers in replies, as `array` names them: bytes of a subject.
 NUMBERS: Final = "i"
 
@@ -63,27 +69,32 @@ class Searcher:
         self._library: Final = library()
         self._latest: _Pattern | None = None
 
-    def answer(self, request: bytes) -> bytes:
-        start, most, pattern_bytes, options_bytes = SEARCH.unpack_from(request)
-        pattern_end = SEARCH.size + pattern_bytes
-        subject_start = pattern_end + options_bytes
-        pattern = request[SEARCH.size : pattern_end]
-        options = request[pattern_end:subject_start].decode("ascii")
-        subject = request[subject_start:]
+    def answer(self, kind: bytes, request: bytes) -> bytes:
+        pattern_bytes, options_bytes = PATTERN.unpack_from(request)
+        pattern_end = PATTERN.size + pattern_bytes
+        position = pattern_end + options_bytes
+        pattern = request[PATTERN.size : pattern_end]
+        options = request[pattern_end:position].decode("ascii")
         latest = self._latest
         if latest is None or latest.pattern != pattern or latest.options != options:
             latest = _Pattern(self._library, pattern, options)
             self._latest = latest
+        if kind == b"M":
+            return _found_in_each(latest, request, position)
+        start, most = SEARCH.unpack_from(request, position)
+        return self._found(latest, request[position + SEARCH.size :], start, most)
+
+    def _found(self, pattern: _Pattern, subject: bytes, start: int, most: int) -> bytes:
         if most == 0:
-            return array(NUMBERS, [] if latest.found(subject, start) is None else [0]).tobytes()
+            return array(NUMBERS, [] if pattern.found(subject, start) is None else [0]).tobytes()
         numbers = [-1]
         while start >= 0 and most > 0:
-            found = latest.found(subject, start)
+            found = pattern.found(subject, start)
             if found is None:
                 start = -1
                 break
             at = len(numbers)
-            self._library.add_spans(numbers, found, subject, latest.groups)
+            self._library.add_spans(numbers, found, subject, pattern.groups)
             start = next_start(subject, numbers[at], numbers[at + 1])
             most -= 1
         numbers[0] = start
@@ -96,10 +107,23 @@ class Searcher:
         with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as replies:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
             while len(header := requests.read(5)) == 5:
-                reply = self.answer(requests.read(int.from_bytes(header[1:], "little")))
+                reply = self.answer(header[:1], requests.read(int.from_bytes(header[1:], "little")))
                 replies.write(b"D" + len(reply).to_bytes(4, "little"))
                 replies.write(reply)
                 replies.flush()
+
+
+def _found_in_each(pattern: _Pattern, request: bytes, position: int) -> bytes:
+    """The reply to a request M, whose subjects begin with their number at `position`."""
+    count = int.from_bytes(request[position : position + 4], "little")
+    lengths = array(NUMBERS)
+    lengths.frombytes(request[position + 4 : position + 4 + 4 * count])
+    position += 4 + 4 * count
+    found = bytearray()
+    for length in lengths:
+        found.append(pattern.found(request[position : position + length], 0) is not None)
+        position += length
+    return bytes(found)
 
 
 def prepare(arguments: list[str]) -> Callable[[], None]:

@@ -242,7 +242,7 @@ class Server:
         """Starts the server's tasks in `nursery`."""
         self.reaper.refill()
         set_run_aside(self.service.stacks.run_aside)
-        set_search_elsewhere(self.service.searches.search)
+        set_search_elsewhere(self.service.searches)
         if self.engine.suspends:
             self._run_for_store(nursery)
         nursery.start_soon(self.shell.poller.run)

@@ -1,7 +1,7 @@
 """Searches for regular expressions that take long: the processes that carry them out, of one server."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from mongottl.clock import Clock
 from mongottl.document.interrupt import is_evaluating, may_leave
@@ -9,15 +9,19 @@ from mongottl.exec.running.signal import Signal
 from mongottl.exec.running.stack import Stacks
 from mongottl.exec.running.steps import Wait
 from mongottl.exec.state.memory_size import available_memory_bytes
+from mongottl.regex.compiled import SearchElsewhere
 
 if TYPE_CHECKING:
     from mongottl.processes.pool import Turn, WorkerProcesses
+    from mongottl.regex.searching import Search
+
+T = TypeVar("T")
 
 # How often an operation that waits for a process looks whether it must end.
 _LOOK_EVERY_S = 0.05
 
 
-class ServerSearches:
+class ServerSearches(SearchElsewhere):
     """The searches of one server, whose processes are started with the first one. stacks: of its operations."""
 
     def __init__(self, clock: Clock, stacks: Stacks) -> None:
@@ -26,8 +30,14 @@ class ServerSearches:
         self._processes: WorkerProcesses | None = None
 
     def search(self, pattern: bytes, options: str, subject: bytes, start: int, most: int) -> Sequence[int] | None:
-        """`regex.compiled.SearchElsewhere` for the evaluation of the present operation, while others run. None outside
-        of evaluations, where it cannot be ended, and where no process can be had."""
+        return self._asked(lambda search: search.found(pattern, options, subject, start, most))
+
+    def search_many(self, pattern: bytes, options: str, subjects: list[bytes]) -> bytes | None:
+        return self._asked(lambda search: search.found_in_each(pattern, options, subjects))
+
+    def _asked(self, ask: "Callable[[Search], T]") -> T | None:
+        """For the evaluation of the present operation, while others run. None outside of evaluations, where nothing can
+        end it, and where no process can be had."""
         if not is_evaluating():
             return None
         from mongottl.processes.pool import WorkerProcesses
@@ -44,7 +54,7 @@ class ServerSearches:
         owner = "" if operation is None else operation.owner()
         search = Search(processes, self._pause, self._await_turn, self._clock.monotonic_s, owner)
         try:
-            return search.found(pattern, options, subject, start, most)
+            return ask(search)
         except NoProcessError:
             return None
 

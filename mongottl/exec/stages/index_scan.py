@@ -37,7 +37,6 @@ from mongottl.exec.stages.stage import (
 )
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
-from mongottl.query.match.where import test_ahead
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.storage.stores import MAX_RECORD_ID, RANGES_AT_ONCE, FetchedEntry, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
@@ -369,8 +368,8 @@ class IndexScan(IndexStage):
         if match is None:
             records: list[Record] = [row[1:] for row in found]
         else:
-            if op.scripts is not None:
-                test_ahead(match, [row[2] for row in found])
+            if match.asks_processes():
+                match.test_ahead([row[2] for row in found])
             records = [row[1:] for row in found if match.matches(row[2])]
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
@@ -446,8 +445,8 @@ class SkippingScan(IndexScan):
         self._seeks = reader.seeks
         match = self._test_of(op)
         if match is not None:
-            if op.scripts is not None:
-                test_ahead(match, [record[1] for record in records])
+            if match.asks_processes():
+                match.test_ahead([record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
@@ -516,8 +515,8 @@ class PointLookup(IndexStage):
             of_rid = {rid: key for key, rid in entries}
             records = [(rid, self.with_key(document, of_rid[rid]), ts, ttl) for rid, document, ts, ttl in records]
         if match is not None:
-            if op.scripts is not None:
-                test_ahead(match, [record[1] for record in records])
+            if match.asks_processes():
+                match.test_ahead([record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)

@@ -29,7 +29,6 @@ from mongottl.exec.stages.liveness import ReadMark, unexpired
 from mongottl.exec.stages.oplog_span import OplogSpan
 from mongottl.exec.unit.recovery_unit import collection_dropped
 from mongottl.query.match import MatchExpression
-from mongottl.query.match.where import test_ahead
 from mongottl.query.sort import SortPattern
 from mongottl.query.sorter import Sorter
 from mongottl.query.spill import SpillSpace
@@ -419,8 +418,8 @@ class CollectionScan(PlanStage):
             self._ended = True
         match = self._match
         if match is not None:
-            if op.scripts is not None:
-                test_ahead(match, [record[1] for record in records])
+            if match.asks_processes():
+                match.test_ahead([record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
         self._size = next_batch_size(op, size, started_s)
         if collection.default_ttl_s != NO_TTL:

@@ -32,10 +32,31 @@ class RegexExpression(PathExpression):
         self.pattern = pattern
         self.options = options
         self._regex = CompiledRegex(encode_text(pattern), options)
+        # Within `test_ahead`: the strings that it is asked about.
+        self._ahead: list[bytes] | None = None
+
+    def asks_processes(self) -> bool:
+        return self._regex.asks_processes
+
+    def test_ahead(self, documents: list[bytes]) -> None:
+        if len(documents) < 2:
+            return
+        ahead: list[bytes] = []
+        self._ahead = ahead
+        try:
+            for document in documents:
+                self.matches(document)
+        finally:
+            self._ahead = None
+        self._regex.search_ahead(ahead)
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code == STRING or type_code == SYMBOL:
-            return self._regex.found_in(buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))])
+            subject = buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))]
+            if self._ahead is not None:
+                self._ahead.append(subject)
+                return False
+            return self._regex.found_in(subject)
         if type_code == REGEX:
             stored = decode_value(buf, type_code, pos)
             return isinstance(stored, Regex) and stored.pattern == self.pattern and stored.options == self.options

@@ -116,6 +116,14 @@ class MatchExpression:
         give_way()
         return False
 
+    def asks_processes(self) -> bool:
+        """Whether it asks a process about documents, so that it pays to call `test_ahead` before it is asked about
+        them: for many in one request."""
+        return False
+
+    def test_ahead(self, documents: list[bytes]) -> None:
+        """Prepares for being asked about these documents next, one by one."""
+
     def depth(self) -> int:
         """The number of levels of the tree; 1 for a leaf."""
         give_way()
@@ -206,6 +214,9 @@ class ListExpression(MatchExpression):
     def runs_scripts(self) -> bool:
         return any(child.runs_scripts() for child in self.children)
 
+    def asks_processes(self) -> bool:
+        return len(self.children) <= MANY_CHILDREN and any(child.asks_processes() for child in self.children)
+
     def depth(self) -> int:
         deepest = 0
         for child in self.children:
@@ -283,6 +294,18 @@ class AndExpression(ListExpression):
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         return all(child.matches_single(buf, type_code, pos) for child in self.children)
+
+    def test_ahead(self, documents: list[bytes]) -> None:
+        """Only documents that pass the conditions before it are tested ahead by a child, as without this."""
+        asking = [child.asks_processes() for child in self.children]
+        for i in range(len(asking)):
+            child = self.children[i]
+            if asking[i]:
+                child.test_ahead(documents)
+                if child.runs_scripts():
+                    return
+            elif any(asking[i:]):
+                documents = [document for document in documents if child.matches(document)]
 
     def describe(self) -> Value:
         if not self.children:

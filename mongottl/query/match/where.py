@@ -8,7 +8,7 @@ from mongottl.document.types import JavaScript, Value
 from mongottl.document.walk import read_embedded
 from mongottl.query.context import ParseContext
 from mongottl.query.match.registry import bad_value, root_operator
-from mongottl.query.match.tree import AndExpression, MatchExpression, WholeDocumentExpression
+from mongottl.query.match.tree import MatchExpression, WholeDocumentExpression
 from mongottl.versions import OLDEST
 
 if TYPE_CHECKING:
@@ -65,25 +65,11 @@ class WhereExpression(WholeDocumentExpression):
     def runs_scripts(self) -> bool:
         return True
 
+    def asks_processes(self) -> bool:
+        return True
+
     def describe(self) -> Value:
         return {"$where": JavaScript(self.code)}
-
-
-def test_ahead(match: MatchExpression, documents: list[bytes]) -> None:
-    """Prepares a filter for testing these documents one by one next: see `WhereExpression.test_ahead`.
-
-    Only documents that pass the conditions before it are tested by a `$where`, as without this.
-    """
-    if isinstance(match, WhereExpression):
-        match.test_ahead(documents)
-    elif isinstance(match, AndExpression):
-        for child in match.children:
-            if isinstance(child, WhereExpression):
-                child.test_ahead(documents)
-                return
-            if child.runs_scripts():
-                return
-            documents = [document for document in documents if child.matches(document)]
 
 
 @root_operator("$where", reasons=None, since=OLDEST)
