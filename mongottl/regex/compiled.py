@@ -29,9 +29,9 @@ MAX_PATTERN_BYTES: Final = 16 * 1024
 # What a search counts as in `give_way`: it may take a microsecond or, with a bad pattern, some milliseconds.
 _SEARCH_WORK: Final = 64
 
-# Searches that are done at once: in a text of so many bytes, with a limit of so many steps. From each place in the text
-# a search takes at most this number of steps, each of which goes through the text at most once: 20 to 34 million
-# characters, of which there are one to two in a nanosecond.
+# Searches that are done at once: the longest texts, in bytes, and the limit of steps. From each place in the text a
+# search takes at most this number of steps, each of which goes through the text at most once: 20 to 34 million
+# characters, of which each takes about a nanosecond.
 _AT_ONCE: Final = ((256, 300), (1024, 20), (4096, 2))
 # A step may also go through the whole pattern, so this is the most for the lengths of a pattern and a text, multiplied.
 # The other is for patterns without repetitions, whose step goes through the pattern alone: the text may be of any

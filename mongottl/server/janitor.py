@@ -30,5 +30,4 @@ async def run_process_janitor(service: ServiceContext) -> None:
     """Ends idle processes of scripts and searches, for as long as the server runs."""
     while True:
         await trio.sleep(PROCESSES_INTERVAL_S)
-        service.scripts.end_idle()
-        service.searches.end_idle()
+        service.processes.end_idle()

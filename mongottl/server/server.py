@@ -242,7 +242,7 @@ class Server:
         """Starts the server's tasks in `nursery`."""
         self.reaper.refill()
         set_run_aside(self.service.stacks.run_aside)
-        set_search_elsewhere(self.service.searches)
+        set_search_elsewhere(self.service.processes.searches)
         if self.engine.suspends:
             self._run_for_store(nursery)
         nursery.start_soon(self.shell.poller.run)
@@ -316,8 +316,7 @@ class Server:
                 mostExpensive=most_expensive,
             )
         self.close_listening()
-        self.service.scripts.close()
-        self.service.searches.close()
+        self.service.processes.close()
         # The oplog has it, too; this spares the next start reading it there.
         with suppress(EngineUnavailable, WriteConflict):
             self.service.save_sessions()

@@ -247,7 +247,7 @@ class Round:
                 if found.get("ok") == 1.0 and found.get("valid") is not True:
                     self.failures.append(Failure("validate finds faults", self.seed, body, show(found)))
         self.service.cursors.close_all()
-        self.service.scripts.close()
+        self.service.processes.close()
         self.engine.close()
 
 

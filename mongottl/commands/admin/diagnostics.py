@@ -50,7 +50,7 @@ def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
         "gitVersion": GIT_VERSION,
         "modules": [],
         "allocator": "system",
-        "javascriptEngine": "none" if op.service.scripts.why_none() else "quickjs",
+        "javascriptEngine": "none" if op.service.processes.scripts.why_none() else "quickjs",
         "sysInfo": "deprecated",
         "versionArray": numbers,
         "openssl": {"running": "disabled", "compiled": "disabled"},

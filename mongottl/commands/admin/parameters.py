@@ -235,7 +235,7 @@ def _set_transaction_lifetime(op: OperationContext, value: Value) -> Value:
 
 def _set_script_limit(op: OperationContext, value: Value) -> Value:
     """Milliseconds, at least 1, that one call of a function in JavaScript may take."""
-    was = op.service.scripts.limit_ms
+    was = op.service.processes.scripts.limit_ms
     number = None if isinstance(value, bool) or not is_number(value) else whole(value)
     if number is None or not 1 <= number <= INT_MAX:
         raise CommandError(
@@ -243,7 +243,7 @@ def _set_script_limit(op: OperationContext, value: Value) -> Value:
             "Invalid value for parameter internalQueryJavaScriptFnTimeoutMillis:"
             " it must be a whole number of at least 1",
         )
-    op.service.scripts.limit_ms = number
+    op.service.processes.scripts.limit_ms = number
     return was
 
 
@@ -373,7 +373,7 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     ),
     "ingressConnectionEstablishmentRatePerSec": _rate("ingressConnectionEstablishmentRatePerSec", "per_second", 1),
     "internalQueryJavaScriptFnTimeoutMillis": ServerParameter(
-        lambda op: op.service.scripts.limit_ms, at_startup=True, write=_set_script_limit
+        lambda op: op.service.processes.scripts.limit_ms, at_startup=True, write=_set_script_limit
     ),
     "internalQueryStatsCacheSize": ServerParameter(
         lambda op: op.service.profiler.query_stats.size_text, write=_set_query_stats_size

@@ -252,10 +252,14 @@ def _metrics(op: OperationContext) -> dict[str, Value]:
     }
 
 
+def _counted(counts: tuple[int, int, int]) -> dict[str, Value]:
+    used, idle, waiting = counts
+    return {"used": used, "idle": idle, "waiting": waiting}
+
+
 def _own(op: OperationContext) -> dict[str, Value]:
     service = op.service
     expired = count_expired(service, op.catalog.all_collections(), op.give_way)
-    used, idle, waiting = service.scripts.counts()
     nodes = service.engine.nodes
     return {
         # Which of the servers with the same store this is, and all of them.
@@ -273,8 +277,9 @@ def _own(op: OperationContext) -> dict[str, Value]:
             "mostBytes": Int64(service.operation_memory.most_bytes),
             "refused": Int64(service.operation_memory.refused_total),
         },
-        # Processes that run JavaScript, and operations that wait for one.
-        "scripts": {"used": used, "idle": idle, "waiting": waiting},
+        # Processes that run JavaScript, and search for regular expressions; and operations that wait for one.
+        "scripts": _counted(service.processes.scripts.counts()),
+        "searches": _counted(service.processes.searches.counts()),
         # What idle cursors hold in memory and in files, and how many were closed to make room.
         "cursors": {
             "bytes": Int64(service.cursors.counted_bytes),

@@ -194,7 +194,9 @@ class OperationContext(OperationState):
         """
         opened = self.scripts
         if opened is None:
-            opened = OperationScripts(self.service.stacks, self.service.scripts.opener(name, self.now_ms, self.owner()))
+            opened = OperationScripts(
+                self.service.stacks, self.service.processes.scripts.opener(name, self.now_ms, self.owner())
+            )
             self.continue_scripts(opened)
         return opened.scripts
 

@@ -69,7 +69,7 @@ RESTORED: Final = frozenset(
         "log_settings",
         "profiler",
         "settings",
-        "scripts",  # their limit; the processes go on
+        "processes",  # the limit of scripts; the processes go on
         "write_block",
     }
 )
@@ -270,7 +270,7 @@ def _settings(service: ServiceContext) -> ServerSettings:
     settings.connection_rate = service.connection_rate.setting()
     settings.scram_iterations = dict(service.accounts.iterations)
     settings.expiry = service.expiry.setting()
-    settings.script_limit_ms = service.scripts.limit_ms
+    settings.script_limit_ms = service.processes.scripts.limit_ms
     settings.dialect = service.dialect.saved()
     return settings
 
@@ -291,6 +291,6 @@ def _restore_settings(service: ServiceContext, settings: ServerSettings) -> None
     service.connection_rate.restore(settings.connection_rate)
     service.accounts.iterations = dict(settings.scram_iterations)
     service.expiry.restore_setting(settings.expiry)
-    service.scripts.limit_ms = settings.script_limit_ms
+    service.processes.scripts.limit_ms = settings.script_limit_ms
     service.dialect.restore(settings.dialect)
     service.apply_dialect()

@@ -18,8 +18,7 @@ from mongottl.exec.service.bounds import Bounds
 from mongottl.exec.service.commit_log import CommitLog, NumberedCommitLog
 from mongottl.exec.service.expiry import Expiry
 from mongottl.exec.service.hooks import ServerHooks
-from mongottl.exec.service.scripts import ServerScripts
-from mongottl.exec.service.searches import ServerSearches
+from mongottl.exec.service.processes import ServerProcesses
 from mongottl.exec.service.store_commit_log import StoreCommitLog
 from mongottl.exec.sessions.cursor_registry import CursorRegistry
 from mongottl.exec.sessions.sessions import SESSION_TIMEOUT_S, SessionRegistry
@@ -158,8 +157,7 @@ class ServiceContext:
         self.requires_api_version = False
         # The parameter automationServiceDescriptor.
         self.automation_descriptor = ""
-        self.scripts = ServerScripts(config, self.dialect, clock, self.hooks)
-        self.searches = ServerSearches(clock, self.stacks)
+        self.processes = ServerProcesses(config, self.dialect, clock, self.hooks, self.stacks)
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
         # Monotonic time from which on they end although the server's tasks have not been able to set it; 0.0: not yet.

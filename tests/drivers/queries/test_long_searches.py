@@ -69,7 +69,7 @@ def test_a_time_limit_ends_it_while_others_are_answered(db: Database[Documents],
     assert answered >= 10  # a search of one second would let one be answered before, and one after it
 
 
-def test_it_can_be_killed(db: Database[Documents]) -> None:
+def test_killop_ends_it(db: Database[Documents]) -> None:
     codes: list[int | None] = []
 
     def run() -> None:

@@ -77,7 +77,7 @@ def test_many_texts_are_searched_in_one_request(elsewhere: Elsewhere) -> None:
     assert elsewhere.asked == [9, 1]
 
 
-def test_what_is_searched_ahead_is_bounded(elsewhere: Elsewhere) -> None:
+def test_searches_ahead_are_bounded(elsewhere: Elsewhere) -> None:
     regex = CompiledRegex(b"a.*b", "")
     texts = [b"%d" % i * 100_000 for i in range(10)] * 10
     regex.search_ahead(texts)
