@@ -210,6 +210,8 @@ def _evaluated(count: int) -> dict[str, Document]:
         "zip-pinged": {"$size": {"$zip": {"inputs": [numbers, numbers]}}},
         "percentile-pinged": {"$median": {"input": mixed, "method": "approximate"}},
         "split-pinged": {"$size": {"$split": ["$text", "b"]}},
+        # The search goes through the rest of the text at each second place: for a second or two.
+        "regex-match-pinged": {"$regexMatch": {"input": {"$substrBytes": ["$text", 0, 40_000]}, "regex": "(?=.*c)a"}},
         "regex-find-all-pinged": {"$size": {"$regexFindAll": {"input": "$text", "regex": "b"}}},
     }
 
