@@ -34,10 +34,11 @@ _SEARCH_WORK: Final = 64
 # characters, of which each takes about a nanosecond.
 _AT_ONCE: Final = ((256, 300), (1024, 20), (4096, 2))
 # A step may also go through the whole pattern, so this is the most for the lengths of a pattern and a text, multiplied.
-# The other is for patterns without repetitions, whose step goes through the pattern alone: the text may be of any
-# length, and the limit is that of _UNREPEATED of _AT_ONCE.
 _MOST_PLACES: Final = 4_000_000
+# The same for patterns without repetitions, whose steps go through the pattern alone, so that the text may be of any
+# length; the limit is that of _UNREPEATED of _AT_ONCE. Where there are no alternatives either, there are no steps back.
 _MOST_UNREPEATED: Final = 1_000_000
+_MOST_PLAIN: Final = 20_000_000
 _UNREPEATED: Final = 1
 
 # How a pattern begins to refer to itself or to a group. The library takes 15 ms to compile 400 references to what they
@@ -60,8 +61,8 @@ _SPECIAL: Final = frozenset(b"\\^$.[]|()?*+{}")
 _REPEATING: Final = (b"*", b"+", b"{", b"(?")
 _PLAIN_ESCAPES: Final = frozenset(b"dDwWsSbBAzZnrtfvhHN")
 
-# How many matches another process is asked for at once.
-_MANY: Final = 4096
+# How many matches another process is asked for at once. It gives fewer if these take much room.
+_MANY: Final = 100_000
 
 # Of texts that are searched ahead, how many and how many bytes of them one request has, about; and what is kept of all.
 _AHEAD: Final = 64
@@ -136,7 +137,8 @@ class CompiledRegex:
         self._literal: bytes = pattern
         self._is_literal = False
         self._anchored = False
-        self._repeats = False
+        # For longer texts than those of _AT_ONCE: the most for the lengths of the pattern and a text, multiplied.
+        self._most_places = 0
         self._groups = -1
         # Whether it may ask other processes about the next texts, so that `search_ahead` pays; as for the last ones.
         self.asks_processes: bool = False
@@ -164,8 +166,8 @@ class CompiledRegex:
             self._groups = int(found_by.compiled(self.pattern, self.options, False).groups)
         except found_by.pattern_error as error:
             raise CommandError(REGEX_COMPILE_ERROR, f"Regular expression is invalid: {error}") from None
-        self._repeats = _may_repeat(self.pattern)
-        self.asks_processes = self._repeats
+        self._most_places = _most_places(self.pattern)
+        self.asks_processes = self._most_places == 0
         self._limited = [_UNKNOWN] * len(_AT_ONCE)
 
     def _at_once(self, size: int) -> Any:
@@ -177,7 +179,7 @@ class CompiledRegex:
                 kind += 1
             if kind > 0 and size * len(self.pattern) > _MOST_PLACES:
                 return None
-        elif self._repeats or size * (len(self.pattern) + 8) > _MOST_UNREPEATED:
+        elif size * (len(self.pattern) + 8) > self._most_places:
             return None
         else:
             kind = _UNREPEATED
@@ -314,14 +316,14 @@ def _is_limit(error: Any) -> bool:
     return "limit" in str(error)
 
 
-def _may_repeat(pattern: bytes) -> bool:
-    """Whether a search may go through much of the text from one place. False if it surely does not."""
+def _most_places(pattern: bytes) -> int:
+    """_MOST_PLAIN or _MOST_UNREPEATED; 0 if a search may go through much of the text from one place."""
     if any(repeating in pattern.replace(b"(?:", b"(") for repeating in _REPEATING):
-        return True
+        return 0
     at = pattern.find(b"\\")
     while at >= 0:
         letter = pattern[at + 1 : at + 2]
         if letter.isalnum() and letter[0] not in _PLAIN_ESCAPES:
-            return True
+            return 0
         at = pattern.find(b"\\", at + 2)
-    return False
+    return _MOST_UNREPEATED if any(choice in pattern for choice in b"(|?") else _MOST_PLAIN

@@ -26,6 +26,9 @@ SEARCH: Final = Struct("<II")
 # Of numbers in replies, as `array` names them: bytes of a subject.
 NUMBERS: Final = "i"
 
+# About how many numbers a reply has at most.
+_MOST_NUMBERS: Final = 1 << 18
+
 # A lower priority than the server's, whose other clients a search must not hold up.
 _NICENESS: Final = 10
 # A search that needs more than this memory, in KB, finds nothing, as with PCRE2's own limit, which is 20 GB.
@@ -88,7 +91,7 @@ class Searcher:
         if most == 0:
             return array(NUMBERS, [] if pattern.found(subject, start) is None else [0]).tobytes()
         numbers = [-1]
-        while start >= 0 and most > 0:
+        while start >= 0 and most > 0 and len(numbers) < _MOST_NUMBERS:
             found = pattern.found(subject, start)
             if found is None:
                 start = -1
