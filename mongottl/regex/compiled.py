@@ -133,7 +133,8 @@ class CompiledRegex:
                 "Regular expression is invalid: pattern string is longer than the limit set by the application",
             )
         self.pattern = pattern
-        self.options = options
+        # Each letter once.
+        self.options = "".join([letter for letter in OPTIONS if letter in options])
         self._literal: bytes = pattern
         self._is_literal = False
         self._anchored = False

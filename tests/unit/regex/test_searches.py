@@ -67,6 +67,12 @@ def test_machine_code_needs_no_larger_stack_than_it_has(elsewhere: Elsewhere) ->
     assert len(elsewhere.asked) == 2
 
 
+def test_options_may_be_repeated(elsewhere: Elsewhere) -> None:
+    regex = CompiledRegex(b"a.*B", "i" * 100_000)
+    assert regex.found_in(b"a" * 5_000 + b"b")
+    assert elsewhere.asked == [1]
+
+
 def test_many_texts_are_searched_in_one_request(elsewhere: Elsewhere) -> None:
     regex = CompiledRegex(b"a.*b.*c", "")
     long = [b"a" + b" " * 5_000 + end for end in (b"bc", b"cb", b"abc", b"")]
