@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from mongottl.query.match import MatchExpression
 
 # A document takes a validator of as many bytes a millisecond at most, unless it is itself as long, or the validator has
-# an expression, which computes as much as it likes for any document.
+# an expression, which computes as much as it likes for any document, or a regular expression, as `pattern` and
+# `patternProperties` of a schema are. The last one is the type of such a value, or another byte of the same number.
 _LONG_BYTES: Final = 32 * 1024
-_EXPRESSION: Final = b"$expr\0"
+_LONG_PARTS: Final = (b"$expr\0", b"$regex\0", b"pattern", b"\x0b")
 
 _TIMES = (b"$$NOW", b"$$CLUSTER_TIME")
 
@@ -40,7 +41,7 @@ class Validator:
         self.moderate = level == "moderate"
         self.refuses = action != "warn"
         self.logs = action != "error"
-        self.is_long = len(filter) >= _LONG_BYTES or _EXPRESSION in filter
+        self.is_long = len(filter) >= _LONG_BYTES or any(part in filter for part in _LONG_PARTS)
         self._asks_time = any(name in filter for name in _TIMES)
         self._now_ms: int = 0
         self._spare: Validator | None = None

@@ -8,6 +8,7 @@ Differences from mongod: the binding always sets PCRE2_ALT_BSUX (`\\uhhhh` is a 
 limits finds nothing, as in mongod.
 """
 
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -29,20 +30,20 @@ MAX_PATTERN_BYTES: Final = 16 * 1024
 # What a search counts as in `give_way`: it may take a microsecond or, with a bad pattern, some milliseconds.
 _SEARCH_WORK: Final = 64
 
-# Searches that are done at once: the longest texts, in bytes, and the limit of steps. From each place in the text a
-# search takes at most this number of steps, each of which goes through the text at most once: 20 to 34 million
-# characters, of which each takes about a nanosecond.
-_AT_ONCE: Final = ((256, 300), (1024, 20), (4096, 2))
-# A step may also go through the whole pattern, so this is the most for the lengths of a pattern and a text, multiplied.
-_MOST_PLACES: Final = 4_000_000
-# The same for patterns without repetitions, whose steps go through the pattern alone, so that the text may be of any
-# length; the limit is that of _UNREPEATED of _AT_ONCE. Where there are no alternatives either, there are no steps back.
-_MOST_UNREPEATED: Final = 1_000_000
-_MOST_PLAIN: Final = 20_000_000
-_UNREPEATED: Final = 1
+# Searches that are done at once take about this time at most, in nanoseconds, on a machine of our days.
+_MOST_NS: Final = 40_000_000
+# A search begins at each place of a text and takes steps from there, of which it gets a limit. Each may go through the
+# rest of the text, by a character in a nanosecond, and through the whole pattern: by a byte of it in 30, if that may be
+# an assertion, or else in 8. So the limit depends on the lengths of the pattern and of the text; it is computed for
+# these lengths, and is the same for shorter texts.
+_TEXT_BYTES: Final = (64, 256, 1024, 4096)
+_ASSERTION_NS: Final = 30
+_CHARACTER_NS: Final = 8
+# Without repetitions a step goes through the pattern alone, so that the text may be longer: with this limit of steps.
+# Without alternatives there are no steps back.
+_STEPS_OF_LONG_TEXTS: Final = 4
 
-# How a pattern begins to refer to itself or to a group. The library takes 15 ms to compile 400 references to what they
-# stand in, and four times as long for twice as many.
+# How a pattern begins to refer to itself or to a group.
 _RECURSIONS: Final = (
     b"(?R",
     b"(?&",
@@ -53,11 +54,14 @@ _RECURSIONS: Final = (
     b"(?+",
     b"(?-",
 )
+# The library takes 15 ms to compile 400 of them to what they stand in, and four times as long for twice as many.
 _MOST_RECURSIONS: Final = 400
+# Where these are, neither the time of a step nor that of compiling to machine code is known, or a limit has no effect:
+# references, groups of the same name (the option J), settings and verbs.
+_UNKNOWN_TIME: Final = re.compile(rb"\(\?(?:R|P>|&|[0-9+-]|[a-zA-Z^]*J)|\\g[<']|\(\*|\(\?\(DEFINE")
 
 _SPECIAL: Final = frozenset(b"\\^$.[]|()?*+{}")
-# What repeats, looks around, refers or has an effect on the whole search; and letters that make one character, a place
-# or a class after a backslash.
+# What repeats, looks around or refers; and letters that make one character, a place or a class after a backslash.
 _REPEATING: Final = (b"*", b"+", b"{", b"(?")
 _PLAIN_ESCAPES: Final = frozenset(b"dDwWsSbBAzZnrtfvhHN")
 
@@ -138,15 +142,15 @@ class CompiledRegex:
         self._literal: bytes = pattern
         self._is_literal = False
         self._anchored = False
-        # For longer texts than those of _AT_ONCE: the most for the lengths of the pattern and a text, multiplied.
-        self._most_places = 0
+        # The longest text that is searched at once with _STEPS_OF_LONG_TEXTS.
+        self._longest = 0
         self._groups = -1
         # Whether it may ask other processes about the next texts, so that `search_ahead` pays; as for the last ones.
         self.asks_processes: bool = False
-        # What `search_ahead` has found, for how many questions.
+        # What `search_ahead` has found.
         self._known: dict[bytes, bool] = {}
-        self._questions = 0
-        # With each limit of _AT_ONCE, and without one, when they are needed. None: too large for machine code.
+        # For each of _TEXT_BYTES, then for longer texts, and without a limit of steps; made when they are needed. None:
+        # such a search may take long.
         self._limited: list[Any] = []
         self._unlimited: Any = None
         if options in ("", "s", "u"):
@@ -167,28 +171,43 @@ class CompiledRegex:
             self._groups = int(found_by.compiled(self.pattern, self.options, False).groups)
         except found_by.pattern_error as error:
             raise CommandError(REGEX_COMPILE_ERROR, f"Regular expression is invalid: {error}") from None
-        self._most_places = _most_places(self.pattern)
-        self.asks_processes = self._most_places == 0
-        self._limited = [_UNKNOWN] * len(_AT_ONCE)
+        self._limited = [_UNKNOWN] * (len(_TEXT_BYTES) + 1)
+        places = _MOST_NS // self._pattern_ns()
+        if not _may_repeat(self.pattern):
+            choices = any(choice in self.pattern for choice in b"(|?")
+            self._longest = places // _STEPS_OF_LONG_TEXTS if choices else places
+        elif _UNKNOWN_TIME.search(self.pattern):
+            self._limited = [None] * (len(_TEXT_BYTES) + 1)
+        self.asks_processes = self._longest == 0
 
     def _at_once(self, size: int) -> Any:
         """The pattern with the limit with which it is searched for at once in a text of some size; None if that may
         take long."""
         kind = 0
-        if size <= _AT_ONCE[-1][0]:
-            while size > _AT_ONCE[kind][0]:
-                kind += 1
-            if kind > 0 and size * len(self.pattern) > _MOST_PLACES:
-                return None
-        elif size * (len(self.pattern) + 8) > self._most_places:
+        while kind < len(_TEXT_BYTES) and size > _TEXT_BYTES[kind]:
+            kind += 1
+        if kind == len(_TEXT_BYTES) and size > self._longest:
             return None
-        else:
-            kind = _UNREPEATED
         compiled = self._limited[kind]
         if compiled is _UNKNOWN:
-            compiled = _compiled(b"(*LIMIT_MATCH=%d)" % _AT_ONCE[kind][1] + self.pattern, self.options)
+            steps = _STEPS_OF_LONG_TEXTS if kind == len(_TEXT_BYTES) else self._most_steps(_TEXT_BYTES[kind])
+            compiled = None
+            if steps > 0:
+                compiled = _compiled(b"(*LIMIT_MATCH=%d)" % steps + self.pattern, self.options)
+                give_way(LOOKED_WORK)
             self._limited[kind] = compiled
         return compiled
+
+    def _most_steps(self, size: int) -> int:
+        """The limit of steps for texts of up to this size; 0 if there is none with which a search is short."""
+        if self._longest > 0:
+            return _MOST_NS // (size * self._pattern_ns())
+        return _MOST_NS // (size * (size + self._pattern_ns()))
+
+    def _pattern_ns(self) -> int:
+        """How long it takes to go through the pattern, at most, in nanoseconds."""
+        asserts = any(byte in self.pattern for byte in b"^$\\") or b"(?" in self.pattern
+        return (_ASSERTION_NS if asserts else _CHARACTER_NS) * (len(self.pattern) + 1)
 
     def _found_at_once(self, subject: bytes, start: int, most: int) -> Sequence[int] | None:
         """`_found`, or None if that may take long."""
@@ -239,17 +258,14 @@ class CompiledRegex:
         if self._is_literal:
             found = subject.startswith(self._literal) if self._anchored else self._literal in subject
             return found and is_valid_utf8(subject)
-        if self._questions:
-            self._questions -= 1
+        if self._known:
             known = self._known.get(subject)
-            if not self._questions:
-                self._known = {}
             if known is not None:
                 return known
         return len(self._found(subject, 0, 0)) > 0
 
     def search_ahead(self, subjects: list[bytes]) -> None:
-        """Searches these, many in one request, before `found_in` is asked about each of them."""
+        """Searches these, many in one request, before `found_in` is asked about each of them; then `end_ahead`."""
         self._known = {}
         self.asks_processes = False
         kept = 0
@@ -273,7 +289,10 @@ class CompiledRegex:
                 waiting_bytes = 0
         if waiting:
             self._ask_about(waiting)
-        self._questions = len(subjects)
+
+    def end_ahead(self) -> None:
+        """Lets go what `search_ahead` has found."""
+        self._known = {}
 
     def _ask_about(self, subjects: list[bytes]) -> None:
         elsewhere = _elsewhere.get(threading.get_ident())
@@ -317,14 +336,14 @@ def _is_limit(error: Any) -> bool:
     return "limit" in str(error)
 
 
-def _most_places(pattern: bytes) -> int:
-    """_MOST_PLAIN or _MOST_UNREPEATED; 0 if a search may go through much of the text from one place."""
+def _may_repeat(pattern: bytes) -> bool:
+    """Whether a search may go through much of the text from one place. False if it surely does not."""
     if any(repeating in pattern.replace(b"(?:", b"(") for repeating in _REPEATING):
-        return 0
+        return True
     at = pattern.find(b"\\")
     while at >= 0:
         letter = pattern[at + 1 : at + 2]
         if letter.isalnum() and letter[0] not in _PLAIN_ESCAPES:
-            return 0
+            return True
         at = pattern.find(b"\\", at + 2)
-    return _MOST_UNREPEATED if any(choice in pattern for choice in b"(|?") else _MOST_PLAIN
+    return False

@@ -31,8 +31,10 @@ _MOST_NUMBERS: Final = 1 << 18
 
 # A lower priority than the server's, whose other clients a search must not hold up.
 _NICENESS: Final = 10
-# A search that needs more than this memory, in KB, finds nothing, as with PCRE2's own limit, which is 20 GB.
+# A search that needs more than this memory, in KB, finds nothing, as with PCRE2's own limit, which is 20 GB. Where the
+# pattern sets a higher one, this is the most, in bytes, with all else that the process has.
 _HEAP_LIMIT: Final = b"(*LIMIT_HEAP=65536)"
+_MEMORY_BYTES: Final = 512 << 20
 
 
 class _Pattern:
@@ -109,6 +111,7 @@ class Searcher:
         # It needs no files and sockets. If a pattern finds a hole in the library, it can open none.
         with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as replies:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
             while len(header := requests.read(5)) == 5:
                 reply = self.answer(header[:1], requests.read(int.from_bytes(header[1:], "little")))
                 replies.write(b"D" + len(reply).to_bytes(4, "little"))

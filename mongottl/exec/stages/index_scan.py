@@ -368,9 +368,12 @@ class IndexScan(IndexStage):
         if match is None:
             records: list[Record] = [row[1:] for row in found]
         else:
-            if match.asks_processes():
+            asks = match.asks_processes()
+            if asks:
                 match.test_ahead([row[2] for row in found])
             records = [row[1:] for row in found if match.matches(row[2])]
+            if asks:
+                match.end_ahead()
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
 
@@ -445,9 +448,12 @@ class SkippingScan(IndexScan):
         self._seeks = reader.seeks
         match = self._test_of(op)
         if match is not None:
-            if match.asks_processes():
+            asks = match.asks_processes()
+            if asks:
                 match.test_ahead([record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
+            if asks:
+                match.end_ahead()
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
 
@@ -515,9 +521,12 @@ class PointLookup(IndexStage):
             of_rid = {rid: key for key, rid in entries}
             records = [(rid, self.with_key(document, of_rid[rid]), ts, ttl) for rid, document, ts, ttl in records]
         if match is not None:
-            if match.asks_processes():
+            asks = match.asks_processes()
+            if asks:
                 match.test_ahead([record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
+            if asks:
+                match.end_ahead()
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
 

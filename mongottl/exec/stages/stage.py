@@ -418,9 +418,12 @@ class CollectionScan(PlanStage):
             self._ended = True
         match = self._match
         if match is not None:
-            if match.asks_processes():
+            asks = match.asks_processes()
+            if asks:
                 match.test_ahead([record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
+            if asks:
+                match.end_ahead()
         self._size = next_batch_size(op, size, started_s)
         if collection.default_ttl_s != NO_TTL:
             records = unexpired(collection, records, op.now_s)

@@ -50,6 +50,9 @@ class RegexExpression(PathExpression):
             self._ahead = None
         self._regex.search_ahead(ahead)
 
+    def end_ahead(self) -> None:
+        self._regex.end_ahead()
+
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code == STRING or type_code == SYMBOL:
             subject = buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))]

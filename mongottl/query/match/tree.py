@@ -122,7 +122,10 @@ class MatchExpression:
         return False
 
     def test_ahead(self, documents: list[bytes]) -> None:
-        """Prepares for being asked about these documents next, one by one."""
+        """Prepares for being asked about these documents next, one by one; then `end_ahead` is called."""
+
+    def end_ahead(self) -> None:
+        """Lets go what `test_ahead` has found."""
 
     def depth(self) -> int:
         """The number of levels of the tree; 1 for a leaf."""
@@ -217,6 +220,15 @@ class ListExpression(MatchExpression):
     def asks_processes(self) -> bool:
         return len(self.children) <= MANY_CHILDREN and any(child.asks_processes() for child in self.children)
 
+    def test_ahead(self, documents: list[bytes]) -> None:
+        for child in self.children:
+            if child.asks_processes() and not child.runs_scripts():
+                child.test_ahead(documents)
+
+    def end_ahead(self) -> None:
+        for child in self.children:
+            child.end_ahead()
+
     def depth(self) -> int:
         deepest = 0
         for child in self.children:
@@ -297,14 +309,14 @@ class AndExpression(ListExpression):
 
     def test_ahead(self, documents: list[bytes]) -> None:
         """Only documents that pass the conditions before it are tested ahead by a child, as without this."""
-        asking = [child.asks_processes() for child in self.children]
-        for i in range(len(asking)):
+        asking = [i for i in range(len(self.children)) if self.children[i].asks_processes()]
+        for i in range(asking[-1] + 1):
             child = self.children[i]
-            if asking[i]:
+            if i in asking:
                 child.test_ahead(documents)
                 if child.runs_scripts():
                     return
-            elif any(asking[i:]):
+            if i < asking[-1]:
                 documents = [document for document in documents if child.matches(document)]
 
     def describe(self) -> Value:

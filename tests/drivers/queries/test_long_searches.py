@@ -1,5 +1,6 @@
 """Regular expressions that take long: other clients are answered meanwhile, and what ends an operation ends them."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -167,3 +168,37 @@ def test_many_long_texts(db: Database[Documents], search: Callable[[Any], Iterat
     db.many.create_index("k")
     db.many.insert_many([{"k": i, "t": "x" * (i * 20) + ("yz" if i % 3 == 0 else "zy")} for i in range(1, 400)])
     assert sorted(document["k"] for document in search(db.many)) == [i for i in range(1, 400) if i % 3 == 0]
+
+
+def test_where_is_asked_about_no_document_that_a_search_excludes(db: Database[Documents]) -> None:
+    db.many.insert_many([{"a": "foo" + " " * 5_000} for _ in range(100)])
+    db.many.insert_one({"_id": 1, "a": "needle" + " " * 5_000 + "x"})
+    where = "function() { if (this.a[0] != 'n') throw 'asked'; return true; }"
+    for search in ({"$regex": "needle.*x"}, {"$regex": "needle *x"}, {"$in": [re.compile("needle.*x")]}):
+        assert [found["_id"] for found in db.many.find({"a": search, "$where": where})] == [1]
+    either = {"$or": [{"a": {"$regex": "needle.*x"}}, {"a": {"$regex": "needle.*y"}}], "$where": where}
+    assert [found["_id"] for found in db.many.find(either)] == [1]
+
+
+@pytest.mark.parametrize(
+    "validator",
+    [{"a": {"$not": re.compile("(a+)+[bc]")}}, {"$jsonSchema": {"properties": {"a": {"pattern": "(a+)+[bc]"}}}}],
+)
+def test_others_write_while_a_validator_searches(db: Database[Documents], validator: Documents) -> None:
+    db.create_collection("short", validator=validator)
+    codes: list[int | None] = []
+
+    def run() -> None:
+        try:
+            db.command({"insert": "short", "documents": [{"a": ("a" * 25 + "X") * 60}], "maxTimeMS": 1_000})
+        except OperationFailure as failure:
+            codes.append(failure.code)
+
+    running = threading.Thread(target=run)
+    running.start()
+    written = 0
+    while running.is_alive():
+        db.c.update_one({"_id": 1}, {"$inc": {"n": 1}})
+        written += 1
+    assert codes == [50]
+    assert written >= 10

@@ -17,7 +17,7 @@ from tests.unit.regex.conftest import Elsewhere
     [
         (b"foo", "i", 10_000),
         (b"foo|bar", "", 10_000),
-        (b"foo[a-z]", "i", 1_000_000),
+        (b"foo[a-z]", "i", 500_000),
         (b"^(?:foo|bar)[a-z]\\d?", "m", 10_000),
         (b"foo.*bar", "", 4_000),
         (b"\\w+@\\w+\\.com", "", 4_000),
@@ -67,6 +67,24 @@ def test_machine_code_needs_no_larger_stack_than_it_has(elsewhere: Elsewhere) ->
     assert len(elsewhere.asked) == 2
 
 
+@pytest.mark.parametrize(
+    ("pattern", "options", "text"),
+    [
+        # Each step goes through the pattern, which makes 28 seconds.
+        (b"(?(DEFINE)(" + b"^" * 15_500 + b"[!?]))(?:" + b"|".join([b"(?1)"] * 140) + b")", "m", b"\n" * 256),
+        (b"(*LIMIT_MATCH=10000000)(a+)+[bc]", "", (b"a" * 20 + b"X") * 12),
+        (b"(*NO_JIT)(a+)+[bc]", "", (b"a" * 20 + b"X") * 12),
+        (b"(?J)" + b"(?<n>a)" * 2000 + b"\\k<n>" * 400, "", b"a"),  # compiling it to machine code takes long
+        (b"\\H" * 2_000 + b"[XZ]", "", b"a" * 4_985),
+        (b"^" * 16_300 + b"[!?]", "m", b"\n" * 256),
+    ],
+)
+def test_patterns_that_take_long_in_a_short_text_are_not_searched_at_once(
+    elsewhere: Elsewhere, pattern: bytes, options: str, text: bytes
+) -> None:
+    assert CompiledRegex(pattern, options)._found_at_once(text, 0, 0) is None
+
+
 def test_options_may_be_repeated(elsewhere: Elsewhere) -> None:
     regex = CompiledRegex(b"a.*B", "i" * 100_000)
     assert regex.found_in(b"a" * 5_000 + b"b")
@@ -81,6 +99,7 @@ def test_many_texts_are_searched_in_one_request(elsewhere: Elsewhere) -> None:
     assert elsewhere.asked == [9]
     assert [regex.found_in(text) for text in texts] == [True, *[True, False, True, False] * 2, False, False]
     assert elsewhere.asked == [9]
+    regex.end_ahead()
     assert regex.found_in(long[0])
     assert elsewhere.asked == [9, 1]
 
