@@ -19,7 +19,7 @@ from mongottl.document.freeing import LongList, LongSet, freed_in_slices, list_f
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, Value, type_code_of, type_name
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import fields, find_field_at, get_value
+from mongottl.document.walk import fields, fields_by_name, find_field_at, get_value
 from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.schema import unordered_key
 from mongottl.query.match.schema_parser import parse_schema
@@ -72,7 +72,7 @@ def _passes(schema: bytes, value: Value) -> bool:
 
 def _failures(schema: bytes, value: Value) -> list[Value]:
     """The details of each keyword of the schema that fails."""
-    keywords = dict(fields(schema))
+    keywords = fields_by_name(schema)
     found: list[Value] = []
     for name in _REASONS:
         if name in keywords and name not in ("type", "bsonType"):

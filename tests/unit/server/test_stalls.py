@@ -150,6 +150,10 @@ def one_index(key: Command, **options: Any) -> Command:
     return {"createIndexes": "new", "indexes": [{"key": key, "name": "new", **options}]}
 
 
+def of_stage(stage: Command) -> Command:
+    return {"aggregate": "c", "pipeline": [{"$limit": 2}, stage], "cursor": {}}
+
+
 def long_stage(number: int) -> Command:
     return {"$match": {"n": {"$in": list(range(number))}}}
 
@@ -256,6 +260,35 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "pipeline": [
             {"$limit": 2},
             {"$bucket": {"groupBy": "$n", "boundaries": list(range(4 * PATHS)), "default": -1}},
+        ],
+        "cursor": {},
+    },
+    "window functions": lambda: of_stage(
+        {"$setWindowFields": {"sortBy": {"n": 1}, "output": {f"f{n}": {"$denseRank": {}} for n in range(PATHS // 2)}}}
+    ),
+    "sums over windows": lambda: of_stage(
+        {"$setWindowFields": {"sortBy": {"n": 1}, "output": {f"f{n}": {"$sum": "$n"} for n in range(PATHS // 2)}}}
+    ),
+    "filled fields": lambda: of_stage(
+        {"$fill": {"sortBy": {"n": 1}, "output": {f"f{n}": {"method": "locf"} for n in range(PATHS // 2)}}}
+    ),
+    "output of buckets": lambda: of_stage(
+        {"$bucketAuto": {"groupBy": "$n", "buckets": 2, "output": {f"f{n}": {"$sum": 1} for n in range(PATHS)}}}
+    ),
+    "facets": lambda: of_stage({"$facet": {f"f{n}": [{"$limit": 1}] for n in range(PATHS // 2)}}),
+    "variables of a lookup": lambda: of_stage(
+        {"$lookup": {"from": "c", "let": {f"f{n}": "$n" for n in range(2 * PATHS)}, "pipeline": [], "as": "found"}}
+    ),
+    "pipeline of a lookup": lambda: of_stage(
+        {"$lookup": {"from": "c", "pipeline": [{"$match": {"n": 1}}] * 2 * PATHS, "as": "found"}}
+    ),
+    "options of window functions": lambda: of_stage({"$setWindowFields": {f"f{n}": 1 for n in range(3 * PATHS)}}),
+    "partitions between equal values": lambda: {
+        "aggregate": 1,
+        "pipeline": [
+            {"$documents": {"$map": {"input": {"$range": [0, PATHS // 2]}, "in": {"part": "$$this", "n": 1}}}},
+            {"$densify": {"field": "n", "partitionByFields": ["part"], "range": {"step": 1, "bounds": "full"}}},
+            {"$limit": 1},
         ],
         "cursor": {},
     },
@@ -544,6 +577,7 @@ REFUSED = (
     "Overflow",
     "Location7749501",
     "Location13103",
+    "Location40415",
     "IndexOptionsConflict",
     "IndexNotFound",
     "InvalidLength",
