@@ -195,7 +195,9 @@ def _add_object_failures(keywords: dict[str, Value], value: bytes, found: list[V
     _add_other_properties(keywords, present, found)
     required = keywords.get("required", MISSING)
     if isinstance(required, list):
-        missing = _missing_of(required, value)
+        given = _first_values(value)
+        missing = _missing_of(required, given)
+        put_aside(given)
         if missing:
             specified = encode_fields([("required", required)])
             found.append({"operatorName": "required", "specifiedAs": specified, "missingProperties": missing})
@@ -204,14 +206,12 @@ def _add_object_failures(keywords: dict[str, Value], value: bytes, found: list[V
         _add_dependencies(dependencies, value, found)
 
 
-def _missing_of(names: list[Value], value: bytes) -> list[Value]:
-    present = _first_values(value)
+def _missing_of(names: list[Value], present: dict[str, Value]) -> list[Value]:
     missing: list[Value] = list_for(len(names))
     for name in names:
         give_way()
         if isinstance(name, str) and name not in present:
             missing.append(name)
-    put_aside(present)
     return missing
 
 
@@ -309,7 +309,7 @@ def _add_dependencies(dependencies: bytes, value: bytes, found: list[Value]) -> 
         if name not in present:
             continue
         if isinstance(dependency, list):
-            missing = _missing_of(dependency, value)
+            missing = _missing_of(dependency, present)
             if missing:
                 failed.append({"conditionalProperty": name, "missingProperties": missing})
         elif isinstance(dependency, bytes) and not _passes(dependency, value):

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
-from mongottl.document.freeing import LONG, LongDict, list_for
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path
@@ -23,7 +23,7 @@ from mongottl.document.set_path import set_path, with_value
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.query.context import ParseContext
+from mongottl.query.context import ParseContext, with_room_for
 from mongottl.query.expr import UNBOUND, Expression, parse_expression
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
@@ -466,7 +466,7 @@ class LookupSource(TransformSource):
         stages = spec.pipeline
         if stages is None:
             raise AssertionError("neither fields nor a pipeline")
-        let = _with_room(spec.ctx.let, len(spec.let))
+        let = with_room_for(spec.ctx.let, len(spec.let))
         self._ev.root = doc
         for name, node in spec.let:
             give_way()
@@ -535,7 +535,7 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     let = _let_variables(parameters.get("let", MISSING), ctx)
     stages: list[Value] | None = None
     if not isinstance(pipeline, Missing):
-        names = _with_room(ctx.let, len(let))
+        names = with_room_for(ctx.let, len(let))
         for name, _ in let:
             give_way()
             names[name] = UNBOUND
@@ -569,14 +569,3 @@ def _let_variables(value: Value, ctx: ParseContext) -> list[tuple[str, Expressio
         check_user_name(name)
         let.append((name, parse_expression(expression, ctx)))
     return let
-
-
-def _with_room(let: dict[str, Value], more: int) -> dict[str, Value]:
-    """A copy of the variables, in a dictionary that is freed in slices if it gets very many with these."""
-    if len(let) + more < LONG:
-        return dict(let)
-    copy: dict[str, Value] = LongDict({})
-    for name in let:
-        give_way()
-        copy[name] = let[name]
-    return copy
