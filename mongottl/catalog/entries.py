@@ -13,7 +13,7 @@ from mongottl.catalog.collection import Collection, CollectionIndex, record_stor
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import CollectionOptions
 from mongottl.document.types import BinData, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields_by_name, get_value
 from mongottl.errors import CommandError
 from mongottl.query.icu import icu_version
 from mongottl.storage.errors import DataDirectoryError
@@ -94,7 +94,7 @@ def _read_entry(
     outdated: list[tuple[Collection, CollectionIndex]],
     known: CollectionOptions | None,
 ) -> Collection:
-    stored = dict(fields(entry))
+    stored = fields_by_name(entry)
     namespace = str(stored["ns"])
     database, _, name = namespace.partition(".")
     uuid = stored["uuid"]
@@ -114,7 +114,7 @@ def _read_entry(
     loaded: list[CollectionIndex] = []
     for item in indexes:
         assert isinstance(item, bytes)
-        index = dict(fields(item))
+        index = fields_by_name(item)
         spec = index["spec"]
         assert isinstance(spec, bytes)
         descriptor = IndexDescriptor(spec)

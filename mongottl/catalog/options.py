@@ -11,7 +11,7 @@ from typing import Final
 from mongottl.catalog.throughput import Throughput, throughput_from
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import MISSING, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields, fields_by_name, get_value
 
 # The order in which listCollections shows them.
 OPTION_ORDER: Final = (
@@ -142,7 +142,7 @@ class CollectionOptions:
 
     def with_options(self, changes: dict[str, Value]) -> "CollectionOptions":
         """These options with changes; MISSING removes an option."""
-        options = dict(fields(self.raw))
+        options = fields_by_name(self.raw)
         options.update(changes)
         changed = CollectionOptions(options_document(options))
         if not any(name in changes for name in _OF_VALIDATOR):

@@ -9,6 +9,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.named_collections import no_buckets
 from mongottl.catalog.time_series import TimeSeries
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -20,12 +21,15 @@ _META_INDEX_KINDS: Final = ("2d", "hashed")
 
 
 def check_measurement_update(series: TimeSeries, filter: bytes, update: Value, multi: bool) -> None:
-    """InvalidOptions (72) unless an update with `multi` selects by the meta field only and changes only it."""
+    """InvalidOptions (72) unless an update with `multi` selects by the meta field only and changes only it.
+
+    A part of an evaluation: both may have millions of paths.
+    """
     if not multi:
         raise _invalid("Cannot perform a non-multi update on a time-series collection")
     if series.meta_field == "":
         raise _invalid("Cannot perform an update on a time-series collection that does not have a metaField")
-    if not isinstance(update, bytes) or not all(name.startswith("$") for name, _ in fields(update)):
+    if not isinstance(update, bytes) or not _are_modifiers(update):
         raise _invalid("Cannot perform a non-modifier update on a time-series collection")
     if not _is_about_meta(series, filter):
         raise _invalid(
@@ -36,6 +40,7 @@ def check_measurement_update(series: TimeSeries, filter: bytes, update: Value, m
         if not isinstance(paths, bytes):
             continue
         for path, value in fields(paths):
+            give_way()
             renamed = modifier == "$rename" and isinstance(value, str) and not series.is_meta(value)
             if renamed or not series.is_meta(path):
                 raise _invalid(
@@ -44,11 +49,21 @@ def check_measurement_update(series: TimeSeries, filter: bytes, update: Value, m
                 )
 
 
+def _are_modifiers(update: bytes) -> bool:
+    for name, _ in fields(update):
+        give_way()
+        if not name.startswith("$"):
+            return False
+    return True
+
+
 def _is_about_meta(series: TimeSeries, filter: bytes) -> bool:
     for name, value in fields(filter):
         if name in _LISTS and isinstance(value, list):
-            if not all(isinstance(part, bytes) and _is_about_meta(series, part) for part in value):
-                return False
+            for part in value:
+                give_way()
+                if not isinstance(part, bytes) or not _is_about_meta(series, part):
+                    return False
         elif name != "$comment" and not series.is_meta(name):
             return False
     return True

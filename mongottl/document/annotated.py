@@ -18,7 +18,7 @@ from mypy_extensions import mypyc_attr
 
 from mongottl.document.build import encode
 from mongottl.document.types import Value
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields_by_name
 
 
 @mypyc_attr(native_class=False)  # a subclass of a built-in type cannot be a native class
@@ -63,7 +63,7 @@ def encoded_metadata(document: bytes) -> bytes:
 
 def with_encoded_metadata(document: bytes, metadata: bytes) -> bytes:
     """A document with the metadata that `encoded_metadata` encoded."""
-    return _with_metadata(document, dict(fields(metadata))) if metadata else document
+    return _with_metadata(document, fields_by_name(metadata)) if metadata else document
 
 
 def _with_metadata(document: bytes, metadata: dict[str, Value]) -> bytes:

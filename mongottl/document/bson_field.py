@@ -9,6 +9,7 @@ Fields are named by their full path, as in `find.limit`. Here are the errors, an
 from collections.abc import Collection
 from typing import Final
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import (
     ARRAY,
     BINARY,
@@ -22,7 +23,7 @@ from mongottl.document.types import (
     type_code_of,
     type_name,
 )
-from mongottl.document.walk import ElementCursor, fields
+from mongottl.document.walk import ElementCursor, dict_for, fields
 from mongottl.errors import CommandError, ErrorCode, shortened
 
 MISSING_FIELD: Final = 40414
@@ -66,8 +67,9 @@ def not_a_word(name: str, value: str, advice: str = "") -> CommandError:
 
 def read_fields(name: str, document: bytes) -> dict[str, Value]:
     """A document's fields by name. 40413 for a duplicate field; `check_known` refuses unknown ones."""
-    values: dict[str, Value] = {}
+    values: dict[str, Value] = dict_for(len(document))
     for key, value in fields(document):
+        give_way()
         if key in values:
             raise CommandError(DUPLICATE_FIELD, f"BSON field '{name}.{key}' is a duplicate field")
         values[key] = value

@@ -5,6 +5,7 @@ from mypy_extensions import i64
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode_value
 from mongottl.document.freeing import LONG, LongDict, LongList
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath
 from mongottl.document.types import DOCUMENT, Value
 from mongottl.document.walk import ElementCursor
@@ -22,6 +23,7 @@ class PathValues:
     def __init__(self, paths: list[FieldPath]) -> None:
         self._root = _PathNode()
         for i in range(len(paths)):
+            give_way()
             self._root.add(paths[i].part_bytes, i)
 
     def put(self, doc: bytes, values: list[Value]) -> bytes:
@@ -86,6 +88,7 @@ class _PathNode:
             else:
                 builder.append_named(self.names[position], child.apply(EMPTY_DOCUMENT, 0, values))
         for position in range(len(seen)):
+            give_way()
             if not seen[position]:
                 child = self.below[position]
                 value = values[self.leaves[position]] if child is None else child.apply(EMPTY_DOCUMENT, 0, values)

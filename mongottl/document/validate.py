@@ -14,6 +14,7 @@ from typing import Final
 from librt.strings import read_i32_le
 from mypy_extensions import i64
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import (
     ARRAY,
     BINARY,
@@ -48,6 +49,7 @@ MAX_MESSAGE_DEPTH: Final = 201
 
 # How much `SlicedValidation` checks per call, if the elements allow it.
 SLICE_BYTES: Final = 64 * 1024
+_SLICE_WEIGHT: Final[i64] = 1 << 6
 _NO_LIMIT: Final = 1 << 40  # Greater than all offsets; larger ints are not short integers in mypyc, and slow.
 
 
@@ -148,7 +150,12 @@ def check_depth(doc: bytes, max_depth: int = MAX_DEPTH) -> None:
 
     CommandError Overflow (15) when it has more than `max_depth` levels of documents and arrays, counting itself.
     """
-    _check_document(doc, 0, len(doc), i64(max_depth), max_depth)
+    if len(doc) < SLICE_BYTES:
+        _check_document(doc, 0, len(doc), i64(max_depth), max_depth)
+        return
+    check = SlicedValidation(doc, max_depth)
+    while not check.advance():
+        give_way(_SLICE_WEIGHT)
 
 
 def is_utf8_throughout(document: bytes) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
-from mongottl.document.freeing import LONG_BYTES, LongList
+from mongottl.document.freeing import LONG_BYTES, LongDict, LongList
 from mongottl.document.interrupt import MANY_BYTES, give_way, give_way_after
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
@@ -59,6 +59,9 @@ from mongottl.document.utf8 import decode_text, encode_text
 
 # As a power of two: of a document's bytes, how many are searched for a field in a microsecond.
 SEARCHED_BITS: Final = 12
+# After how many bytes a search for a field gives way, where it may have met a field every two bytes; what that weighs.
+_SEARCHED: Final[i64] = 1 << 16
+_SEARCHED_WEIGHT: Final[i64] = 1 << 6
 
 
 def cstring_end(buf: bytes, pos: i64) -> i64:
@@ -101,10 +104,14 @@ def find_field_at(buf: bytes, start: i64, name: bytes) -> tuple[i64, i64]:
     """(type code, value offset) of the first field `name` of the document at `start`; (0, -1) if it has none."""
     size: i64 = len(name)
     pos: i64 = start + 4
+    rest_at: i64 = pos + _SEARCHED
     while True:
         type_code: i64 = buf[pos]
         if type_code == 0:
             return 0, -1
+        if pos >= rest_at:
+            give_way(_SEARCHED_WEIGHT)
+            rest_at = pos + _SEARCHED
         pos += 1
         matched: i64 = 0
         # `name` may contain a NUL, which must not match the NUL that ends the field's name.
@@ -343,6 +350,21 @@ def fields(doc: bytes) -> list[tuple[str, Value]]:
         pos = name_end + 1
         found.append((name, decode_value(doc, type_code, pos)))
         pos = skip_value(doc, type_code, pos)
+
+
+def fields_by_name(doc: bytes) -> dict[str, Value]:
+    """The root fields of a document by name, the last one of each name, in a dictionary that is freed in slices if a
+    client has sent very many."""
+    found: dict[str, Value] = dict_for(len(doc))
+    for name, value in fields(doc):
+        give_way()
+        found[name] = value
+    return found
+
+
+def dict_for(document_bytes: i64) -> dict[str, Value]:
+    """A new dictionary for the fields of a document of this size."""
+    return {} if document_bytes < LONG_BYTES else LongDict({})
 
 
 def get_value(doc: bytes, name: str) -> Value:

@@ -16,7 +16,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.freeing import list_for, put_aside
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, BinData, Date, Int64, Timestamp, Value, integer
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields, fields_by_name, get_value
 from mongottl.oplog import operations as ops
 from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.entry import OplogEntry
@@ -182,7 +182,7 @@ class _Node:
 def update_diff(description: bytes) -> bytes:
     """The `diff` of an update: its `updateDescription`, with `disambiguatedPaths`, as a tree. It gives way, since an
     update may change a million fields."""
-    described = dict(fields(description))
+    described = fields_by_name(description)
     paths: dict[str, Value] = {}
     for path, parts in _fields_of(described["disambiguatedPaths"]):
         give_way()

@@ -11,7 +11,7 @@ from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import encode_fields
 from mongottl.document.interrupt import UndividedEvaluation, give_way_after
 from mongottl.document.types import BinData, Int64, Timestamp, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields_by_name, get_value
 from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.statements import Statements, packed, unpacked
 
@@ -172,7 +172,7 @@ def stored_statements(stored: bytes) -> tuple[Statements, int, Timestamp] | None
     lsid = get_value(stored, "s")
     if not isinstance(lsid, bytes):
         return None
-    form = dict(fields(stored))
+    form = fields_by_name(stored)
     executed = form["e"]
     at = form["t"]
     assert isinstance(executed, BinData) and isinstance(at, Timestamp)
@@ -181,7 +181,7 @@ def stored_statements(stored: bytes) -> tuple[Statements, int, Timestamp] | None
 
 def loaded_form(stored: bytes, own: tuple[int, int] | None = None) -> OplogEntry:
     """The entry of a stored form. own: the time of its document in `local.oplog.rs`, where that is not in the form."""
-    form = dict(fields(stored))
+    form = fields_by_name(stored)
     images = form.get("i") is True
     collection = str(form["c"])
     change = LoggedChange(

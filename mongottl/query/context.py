@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import LONG, LongDict
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.metadata import MetadataUse
@@ -111,3 +113,14 @@ class ParseContext:
     @property
     def database(self) -> str:
         return self.namespace.split(".", 1)[0]
+
+
+def with_room_for(let: dict[str, Value], more: int) -> dict[str, Value]:
+    """A copy of variables, in a dictionary that is freed in slices if it gets very many with these."""
+    if len(let) + more < LONG:
+        return dict(let)
+    copy: dict[str, Value] = LongDict({})
+    for name in let:
+        give_way()
+        copy[name] = let[name]
+    return copy

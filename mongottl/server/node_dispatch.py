@@ -26,7 +26,7 @@ from mongottl.commands import CommandSpec, Reply
 from mongottl.commands.concerns import WriteConcern
 from mongottl.commands.request import GenericArguments
 from mongottl.document.types import Timestamp, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields_by_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.node_messages import abort_elsewhere, obey
@@ -219,7 +219,7 @@ def _does_less(spec: CommandSpec, request: Any, reply: Reply) -> bool:
     """Whether some statement of a batch of writes has changed nothing."""
     if spec.batch_at < 0:
         return False
-    fields_of = reply if isinstance(reply, dict) else dict(fields(reply))
+    fields_of = reply if isinstance(reply, dict) else fields_by_name(reply)
     modified = fields_of.get("nModified", fields_of.get("n"))
     upserted = fields_of.get("upserted")
     done = (modified if isinstance(modified, int) else 0) + (len(upserted) if isinstance(upserted, list) else 0)

@@ -25,7 +25,7 @@ from mongottl.catalog.view import View
 from mongottl.commands import CommandSpec
 from mongottl.commands.request import GenericArguments
 from mongottl.document.types import Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields_by_name, get_value
 from mongottl.errors import (
     RETRYABLE_WRITE_CODES,
     RETRYABLE_WRITE_LABEL,
@@ -332,7 +332,7 @@ def leave(service: ServiceContext, op: OperationContext, reply: dict[str, Value]
 
 
 def _has_write_errors(reply: dict[str, Value] | bytes) -> bool:
-    found = reply if isinstance(reply, dict) else dict(fields(reply))
+    found = reply if isinstance(reply, dict) else fields_by_name(reply)
     return "writeErrors" in found or bool(found.get("nErrors", 0))
 
 

@@ -21,7 +21,7 @@ from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.render import render_document, render_value
 from mongottl.document.types import BinData, Decimal128, Int64, Undefined, Value, is_number
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields, fields_by_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.geometry.geohash import MAX_BITS, Geohash
 from mongottl.geometry.geojson import GeometryError, Position, stored_geometry
@@ -107,7 +107,7 @@ class PlaneKind(IndexKind):
     def listed(self, spec: bytes) -> bytes:
         """Whole `bits`, doubles for `min` and `max`, whatever numbers they were."""
         geohash = geohash_of(spec)
-        shown = dict(fields(spec))
+        shown = fields_by_name(spec)
         # Not in a loop: compiled, numbers of two types would become one.
         if "bits" in shown:
             shown["bits"] = geohash.bits
@@ -123,7 +123,7 @@ class PlaneKind(IndexKind):
 
 def geohash_of(spec: bytes) -> Geohash:
     """The geohash grid of a 2d index, from its options. InvalidOptions (72) for invalid options."""
-    options = dict(fields(spec))
+    options = fields_by_name(spec)
     bits = options.get("bits", DEFAULT_BITS)
     depth = int(bits) if isinstance(bits, (int, float)) and 1 <= bits <= MAX_BITS else 0
     if not depth:

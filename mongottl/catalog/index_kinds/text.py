@@ -32,7 +32,7 @@ from mongottl.document.types import (
     type_code_of,
     type_name,
 )
-from mongottl.document.walk import decode_value, fields
+from mongottl.document.walk import decode_value, fields, fields_by_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.fulltext.fields import WILDCARD, TextFields
 from mongottl.query.fulltext.languages import ENGLISH, language_named
@@ -172,7 +172,7 @@ def _checked_version(value: Value) -> int:
 
 def _fields_of(spec: bytes) -> TextFields:
     """The fields that a normalised specification indexes, with their weights."""
-    options = dict(fields(spec))
+    options = fields_by_name(spec)
     weights: dict[str, int] = {}
     written = options["weights"]
     if isinstance(written, bytes):

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.time_series import TimeSeries
 from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.statement_batch import StatementBatch, collection_of_group
 from mongottl.commands.crud.write_batch import (
@@ -284,10 +285,14 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
         sort = parse_sort(statement.sort, context.collation)
     metadata = checked_metadata(context, sort)
     collection = op.catalog.lookup(op.database, name, time_series=True)
-    if collection is not None and collection.time_series is not None:
-        check_measurement_update(collection.time_series, statement.query, statement.update, statement.multi)
-        if statement.upsert:
-            raise CommandError(ErrorCode.InvalidOptions, "Cannot perform an upsert on a time-series collection")
+    series: TimeSeries | None = None
+    while collection is not None and collection.time_series is not series:
+        series = collection.time_series
+        if series is not None:
+            op.compute(partial(check_measurement_update, series, statement.query, statement.update, statement.multi))
+            if statement.upsert:
+                raise CommandError(ErrorCode.InvalidOptions, "Cannot perform an upsert on a time-series collection")
+            collection = op.catalog.lookup(op.database, name, time_series=True)  # others may have run
     selection = Selection(collection, match, sort, statement.hint, natural, metadata)
     if statement.multi:
         result = update_many(op, selection, driver)

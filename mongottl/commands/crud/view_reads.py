@@ -11,7 +11,7 @@ from mongottl.commands.registry import Reply
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.collation import same_collation
 from mongottl.document.types import MISSING, Int64, Value
-from mongottl.document.walk import fields, find_field_at, first_field_name, is_empty
+from mongottl.document.walk import fields_by_name, find_field_at, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.planner import make_plan
@@ -152,7 +152,7 @@ def count_on_view(op: OperationContext, view: View, request: CountRequest) -> Re
     source = _open(op, query.plan(op, request.hint))
     while (batch := source.next_batch()) is not None:
         for document in batch:
-            counted = dict(fields(document))["count"]
+            counted = fields_by_name(document)["count"]
             n = counted if isinstance(counted, int) else 0
         op.check_interrupt()
         op.give_way()

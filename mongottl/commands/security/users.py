@@ -32,7 +32,7 @@ from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.long_lists import each_once
 from mongottl.document.types import BinData, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields, fields_by_name, get_value
 from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.running.client import UUID_SUBTYPE
@@ -242,7 +242,7 @@ def _changed_user(op: OperationContext, user: UserName, changed: dict[str, Value
 def _kept_credentials(document: bytes, mechanisms: tuple[str, ...]) -> dict[str, Value]:
     """The present credentials of these mechanisms. BadValue (2) for one that the user does not have."""
     credentials = get_value(document, "credentials")
-    present = dict(fields(credentials)) if isinstance(credentials, bytes) else {}
+    present = fields_by_name(credentials) if isinstance(credentials, bytes) else {}
     for mechanism in mechanisms:
         if mechanism not in present:
             raise CommandError(ErrorCode.BadValue, "mechanisms field must be a subset of previously set mechanisms")

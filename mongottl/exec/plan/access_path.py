@@ -221,18 +221,26 @@ class OrPath(AccessPath):
                 path.metadata = self.metadata
                 path.space = self.space
                 stages.append(path.open(wanted, trial))
-            return OrStage(stages)
+            return self._stage_of(stages)
         finally:
             if begun:
                 end_evaluation()
 
+    def _stage_of(self, stages: list[PlanStage]) -> PlanStage:
+        return OrStage(stages)
+
     def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
         counted = 0
         for path in self.paths:
+            give_way()
             counted += path.count_entries(unit, limit - counted)
             if counted >= limit:
                 break
         return counted
 
     def share(self, equality: float, scope: float) -> float:
-        return min(1.0, sum(path.share(equality, scope) for path in self.paths))
+        total = 0.0
+        for path in self.paths:
+            give_way()
+            total += path.share(equality, scope)
+        return min(1.0, total)

@@ -17,7 +17,7 @@ from mongottl.document.build import encode_fields
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Regex, Value, is_number, type_code_of, type_name
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import fields, first_field_name
+from mongottl.document.walk import fields, fields_by_name, first_field_name
 
 _LOGICAL: Final = ("$and", "$or", "$nor")
 _KEPT_VARIABLES: Final = frozenset("ROOT CURRENT NOW CLUSTER_TIME REMOVE DESCEND PRUNE KEEP SEARCH_META".split())
@@ -295,7 +295,7 @@ class Shaper:
 
     def stage(self, stage: bytes) -> bytes:
         name = first_field_name(stage)
-        argument = dict(fields(stage))[name]
+        argument = fields_by_name(stage)[name]
         kinds = _STAGE_PARAMETERS.get(name)
         if kinds is not None and isinstance(argument, bytes):
             return encode_fields([(name, self._parameters(argument, kinds))])

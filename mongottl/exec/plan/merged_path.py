@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.document.freeing import freed_in_slices
 from mongottl.exec.plan.access_path import IndexPath, OrPath
 from mongottl.exec.plan.bounds import IndexBounds, sort_direction
 from mongottl.exec.stages.index_scan import IndexScan
@@ -44,7 +45,7 @@ class MergedOrPath(OrPath):
     """A SORT_MERGE of the sorted index scans of an `$or`."""
 
     def __init__(self, collection: Collection, paths: list[IndexPath], sort: SortPattern) -> None:
-        super().__init__(collection, [*paths])
+        super().__init__(collection, freed_in_slices([*paths]))
         self.sorted = 1
         self.sort = sort
 
@@ -52,8 +53,8 @@ class MergedOrPath(OrPath):
     def label(self) -> str:
         return "SORT_MERGE"
 
-    def open(self, wanted: int, trial: bool = False) -> PlanStage:
-        return SortMergeStage(self.collection, [path.open(wanted, trial) for path in self.paths], self.sort)
+    def _stage_of(self, stages: list[PlanStage]) -> PlanStage:
+        return SortMergeStage(self.collection, stages, self.sort)
 
 
 def merged_path(

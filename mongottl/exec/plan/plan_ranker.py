@@ -6,6 +6,7 @@ The rules are listed in `planner`.
 from typing import Final
 
 from mongottl.catalog.collection import Collection, CollectionIndex
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import saturated_sum
 from mongottl.document.types import Value
@@ -230,7 +231,7 @@ def or_path(
         return None
     for conjunct in _first_ors(conjuncts):
         rest = [*parts_beside(conjuncts, conjunct), *around]
-        paths: list[AccessPath] = []
+        paths: list[AccessPath] = list_for(len(conjunct.children))
         for branch in conjunct.children:
             own = conjuncts_of(branch)
             part = AndExpression([*own, *rest])
@@ -266,8 +267,9 @@ def _merged_or_path(
     """A SORT_MERGE for the first `$or` of which each branch has an index that provides the sort; None without."""
     for conjunct in _first_ors(filter.conjuncts):
         rest = parts_beside(filter.conjuncts, conjunct)
-        paths: list[IndexPath] = []
+        paths: list[IndexPath] = list_for(len(conjunct.children))
         for branch in conjunct.children:
+            give_way()
             part = AndExpression([*conjuncts_of(branch), *rest])
             candidates = candidates_of(collection, part, Filter(part.children), sort, allowed)
             ordered = [path for path in candidates if path.bounds.void or (path.sorted and path.bounds.bounded)]

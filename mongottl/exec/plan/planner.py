@@ -39,6 +39,8 @@ from mongottl.catalog.index import ID_INDEX_NAME
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.freeing import list_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import saturated_sum
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields, is_empty
@@ -442,8 +444,9 @@ def _answering_or(collection: Collection, part: OrExpression, match: MatchExpres
     Each other branch must have an index too: NoQueryExecutionPlans (291).
     """
     rest = parts_beside(conjuncts_of(match), part)
-    paths: list[AccessPath] = []
+    paths: list[AccessPath] = list_for(len(part.children))
     for branch in part.children:
+        give_way()
         whole = AndExpression([*conjuncts_of(branch), *rest])
         needing = _part_that_needs_index(whole)
         if needing is not None:

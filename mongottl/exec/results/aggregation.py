@@ -488,7 +488,8 @@ class AggregationPlan:
             head = CountedDocuments(self.plan, head, pull)
         carried = self.metadata | {STORED_AS} if pull.tracks_records else self.metadata
         run = OperationRun(pull, allow_disk_use, self.rest, carried, self.collation)
-        return open_pipeline(self.rest, head, run)
+        # A part of an evaluation: a stage may have a million functions.
+        return pull.op.compute(partial(open_pipeline, self.rest, head, run))
 
 
 def check_stage_allowed(op: OperationContext, spec: StageSpec) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from mongottl.document.build import encode
 from mongottl.document.freeing import list_for
 from mongottl.document.types import Value
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields_by_name
 
 MAX_EXPLAIN_BYTES: Final = 10 << 20
 BOUNDS_OMITTED: Final = "index bounds omitted due to BSON size limit for explain"
@@ -88,5 +88,5 @@ class _Room:
         if isinstance(element, dict):
             return self.kept(element)
         if isinstance(element, bytes):
-            return self.kept(dict(fields(element)))
+            return self.kept(fields_by_name(element))
         return element

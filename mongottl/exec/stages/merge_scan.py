@@ -9,6 +9,8 @@ The first results are available at once, and no sort is needed.
 from heapq import heappop, heappush
 
 from mongottl.catalog.collection import Collection
+from mongottl.document.freeing import freed_in_slices
+from mongottl.document.interrupt import give_way
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.liveness import ReadMark
 from mongottl.exec.stages.record_ids import RecordIdSet
@@ -26,13 +28,14 @@ class SortMergeStage(PlanStage):
         self._children = children
         # All children together buffer no more than one scan may read at once.
         for stage in children:
+            give_way()
             stage.set_batch_bytes(BATCH_BYTES // len(children))
         self._pattern = pattern
         # The next record of each scan that has one: its key, the scan, its position in the scan's batch.
         self._heads: list[tuple[bytes, int, int]] = []
-        self._batches: list[list[Record]] = [[] for _ in children]
+        self._batches: list[list[Record]] = freed_in_slices([[] for _ in children])
         # The state of the collection when each of these batches was read.
-        self._marks: list[ReadMark | None] = [None for _ in children]
+        self._marks: list[ReadMark | None] = freed_in_slices([None for _ in children])
         # Scans that need another batch and have not ended.
         self._waiting = list(range(len(children)))
         self._seen = RecordIdSet()
@@ -72,6 +75,7 @@ class SortMergeStage(PlanStage):
         waiting = self._waiting
         self._waiting = []
         for child in waiting:
+            give_way()
             if taken >= BATCH:
                 self._waiting.append(child)
                 continue

@@ -9,7 +9,7 @@ from mongottl.catalog.catalog import Catalog
 from mongottl.document.build import encode
 from mongottl.document.interrupt import Undivided
 from mongottl.document.types import MISSING, Int64, Timestamp, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields, fields_by_name, get_value
 
 # Where the catalog has them, and what stands beside a parameter's fields there.
 _ENTRY: Final = "clusterParameters"
@@ -94,7 +94,7 @@ class ClusterParameters:
         self.images_from_ms = int(images_from)
         for name, document in fields(parameters):
             assert isinstance(document, bytes)
-            values = dict(fields(document))
+            values = fields_by_name(document)
             at = values.pop(_SET_AT)
             assert isinstance(at, Timestamp)
             if name in DEFAULTS:

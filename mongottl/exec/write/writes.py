@@ -4,12 +4,13 @@ An expired record that is not purged yet causes no duplicate key error: if it ha
 deleted first, and the write is tried again.
 """
 
+from functools import partial
 from typing import Final
 
 from mongottl.catalog.collection import LONG_DOCUMENT_BYTES, Collection, CollectionIndex
 from mongottl.catalog.validator import Validator
 from mongottl.document.build import DocumentBuilder, encode_fields
-from mongottl.document.interrupt import check_interrupt, in_undivided
+from mongottl.document.interrupt import MANY_BYTES, check_interrupt, in_undivided
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import (
     ARRAY,
@@ -63,6 +64,13 @@ def prepare_document(op: OperationContext, collection: Collection | None, docume
     BadValue (2) for two `_id` fields, Overflow (15) beyond 180 levels. BadValue (2) for a root field that begins with
     `$`, where the announced version stores none.
     """
+    if len(document) < MANY_BYTES:
+        return _prepared(op, collection, document)
+    # A part of an evaluation: it may have millions of fields.
+    return op.compute(partial(_prepared, op, collection, document))
+
+
+def _prepared(op: OperationContext, collection: Collection | None, document: bytes) -> bytes:
     if op.service.refuses_dollar_fields:
         _check_root_names(op, document)
     if len(document) > op.service.bounds.max_document_bytes and not _takes_large_document(op, collection, document):
@@ -238,7 +246,8 @@ def _insert_batch(
     op: OperationContext, collection: Collection, documents: list[bytes], passed: Validator | None
 ) -> None:
     """passed: the validator that has let the documents pass."""
-    unit = op.recovery_unit.write(collection)  # first: the collection may be changed until it has one
+    ttls = [_ttl_of(op, document) for document in documents]
+    unit = op.recovery_unit.write(collection)  # before all else: the collection may be changed until it has one
     if collection.time_series is not None:
         for document in documents:
             collection.time_series.check(document)
@@ -249,7 +258,14 @@ def _insert_batch(
     if validator is not None and validator is not passed and not all_valid(op, collection, documents):
         raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
     ts_s = unit.now_s
-    _insert_rows(op, unit, documents, [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents])
+    _insert_rows(op, unit, documents, [(documents[i], ts_s, ttls[i]) for i in range(len(documents))])
+
+
+def _ttl_of(op: OperationContext, document: bytes) -> int:
+    """`meaningful_ttl_s` of a document before there is a unit of work; others may run."""
+    if len(document) < MANY_BYTES:
+        return int(meaningful_ttl_s(document))
+    return op.compute(lambda: int(meaningful_ttl_s(document)))
 
 
 def insert_copies(op: OperationContext, collection: Collection, rows: list[NewRecord]) -> None:
@@ -335,7 +351,7 @@ def insert_document(
 
 
 def _insert_document(op: OperationContext, collection: Collection, document: bytes, passed: Validator | None) -> None:
-    ttl_s = int(meaningful_ttl_s(document))
+    ttl_s = _ttl_of(op, document)
     capped = collection.options.capped
     unlogged: InvalidDocument | None = None
     for _ in range(_MAX_CONFLICTS):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mongottl.document.build import encode
 from mongottl.document.types import JavaScript, Value
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields_by_name
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import Constant, EvaluationContext, Expression, Scope, expression_parser
 from mongottl.query.expr.parser import parse_operand, type_of
@@ -55,7 +55,7 @@ def parse_function(name: str, argument: Value, scope: Scope) -> Expression:
     """
     if not isinstance(argument, bytes):
         raise CommandError(31260, f"$function requires an object as an argument, found: {type_of(argument)}")
-    given = dict(fields(argument))
+    given = fields_by_name(argument)
     for field in given:
         if field not in _FIELDS:
             raise CommandError(31264, f"$function found an unknown argument: {field}")

@@ -13,6 +13,7 @@ from typing import Final
 
 from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
+from mongottl.document.long_lists import set_of
 from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import Value
 from mongottl.query.fulltext.fields import TextFields
@@ -102,7 +103,7 @@ class TextSearch:
         self._folded: dict[Language, tuple[list[str], list[str]]] = {}
 
     def _terms(self, tokenizer: Tokenizer, texts: list[str]) -> set[str]:
-        return set(tokenizer.terms(" ".join(texts), self.language))
+        return set_of(tokenizer.terms(" ".join(texts), self.language))
 
     @property
     def is_decided_by_terms(self) -> bool:
@@ -112,7 +113,10 @@ class TextSearch:
 
     def matches(self, document: bytes) -> bool:
         """Whether a document matches terms and phrases, and none of the negated ones."""
-        missing = set(range(len(self._parts.phrases)))
+        missing: list[int] = list_for(len(self._parts.phrases))
+        for position in range(len(self._parts.phrases)):
+            give_way()
+            missing.append(position)
         found = False
         for text, language, _ in self._fields.texts(document):
             if not found or self._negated:
@@ -127,10 +131,12 @@ class TextSearch:
                     give_way()
                     if phrase in folded:
                         return False
-                for position in [*missing]:
+                still: list[int] = list_for(len(missing))
+                for position in missing:
                     give_way()
-                    if phrases[position] in folded:
-                        missing.discard(position)
+                    if phrases[position] not in folded:
+                        still.append(position)
+                missing = still
         return found and not missing
 
     def _phrases_for(self, language: Language) -> tuple[list[str], list[str]]:

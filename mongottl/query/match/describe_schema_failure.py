@@ -19,7 +19,7 @@ from mongottl.document.freeing import LongList, LongSet, freed_in_slices, list_f
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, Value, type_code_of, type_name
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import fields, find_field_at, get_value
+from mongottl.document.walk import fields, fields_by_name, find_field_at, get_value
 from mongottl.query.match.schema import unordered_key
 from mongottl.query.match.schema_parser import parse_schema
 from mongottl.regex.compiled import CompiledRegex
@@ -72,7 +72,7 @@ def _passes(schema: bytes, value: Value) -> bool:
 
 def _failures(schema: bytes, value: Value) -> list[Value]:
     """The details of each keyword of the schema that fails."""
-    keywords = dict(fields(schema))
+    keywords = fields_by_name(schema)
     found: list[Value] = []
     for name in _REASONS:
         if name in keywords and name not in ("type", "bsonType"):
@@ -195,7 +195,9 @@ def _add_object_failures(keywords: dict[str, Value], value: bytes, found: list[V
     _add_other_properties(keywords, present, found)
     required = keywords.get("required", MISSING)
     if isinstance(required, list):
-        missing = _missing_of(required, value)
+        given = _first_values(value)
+        missing = _missing_of(required, given)
+        put_aside(given)
         if missing:
             specified = encode_fields([("required", required)])
             found.append({"operatorName": "required", "specifiedAs": specified, "missingProperties": missing})
@@ -204,14 +206,12 @@ def _add_object_failures(keywords: dict[str, Value], value: bytes, found: list[V
         _add_dependencies(dependencies, value, found)
 
 
-def _missing_of(names: list[Value], value: bytes) -> list[Value]:
-    present = _first_values(value)
+def _missing_of(names: list[Value], present: dict[str, Value]) -> list[Value]:
     missing: list[Value] = list_for(len(names))
     for name in names:
         give_way()
         if isinstance(name, str) and name not in present:
             missing.append(name)
-    put_aside(present)
     return missing
 
 
@@ -309,7 +309,7 @@ def _add_dependencies(dependencies: bytes, value: bytes, found: list[Value]) -> 
         if name not in present:
             continue
         if isinstance(dependency, list):
-            missing = _missing_of(dependency, value)
+            missing = _missing_of(dependency, present)
             if missing:
                 failed.append({"conditionalProperty": name, "missingProperties": missing})
         elif isinstance(dependency, bytes) and not _passes(dependency, value):

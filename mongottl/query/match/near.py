@@ -17,7 +17,7 @@ from mongottl.document.collation import Collation
 from mongottl.document.path import FieldPath
 from mongottl.document.render import render_value
 from mongottl.document.types import Value, is_number
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, fields_by_name
 from mongottl.errors import CommandError
 from mongottl.geometry.geojson import (
     GeometryError,
@@ -79,7 +79,7 @@ class NearExpression(PathExpression):
 
     def describe_operand(self) -> dict[str, Value]:
         operators = self.operators
-        return dict(fields(operators)) if isinstance(operators, bytes) else {}
+        return fields_by_name(operators) if isinstance(operators, bytes) else {}
 
     def intervals(self) -> list[Interval] | None:
         return None

@@ -3,7 +3,7 @@
 from mypy_extensions import i64
 
 from mongottl.document.types import Value, type_code_of, type_name
-from mongottl.document.walk import fields, read_embedded
+from mongottl.document.walk import fields_by_name, read_embedded
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.fulltext.fields import TextFields
@@ -73,7 +73,7 @@ def parse_text(operand: Value, ctx: ParseContext) -> MatchExpression:
     """
     if not isinstance(operand, bytes):
         raise bad_value("$text expects an object")
-    options = dict(fields(operand))
+    options = fields_by_name(operand)
     search = _string(options, "$search")
     if search is None:
         raise CommandError(ErrorCode.NoSuchKey, 'Missing expected field "$search"')

@@ -113,8 +113,10 @@ def parse_bucket(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         )
     if output is None:
         output = [_count(ctx)]
-    if any(accumulator.field == "_id" for accumulator in output):
-        raise CommandError(15948, "a group's _id may only be specified once")
+    for accumulator in output:
+        give_way()
+        if accumulator.field == "_id":
+            raise CommandError(15948, "a group's _id may only be specified once")
     ranges = BucketKey(group_by, boundaries, default, ctx.collation)
     return [GroupSpec(ranges, output, ctx.collation), _sorted_by("_id", 1, ctx)]
 
@@ -183,8 +185,10 @@ def _boundaries(value: Value, ctx: ParseContext) -> list[Value]:
 def _output(value: Value, ctx: ParseContext, code: int, name: str) -> list[AccumulatorSpec]:
     if not isinstance(value, bytes):
         raise CommandError(code, f"The {name} 'output' field must be an object, but found type: {type_of(value)}.")
-    output: list[AccumulatorSpec] = []
-    for field, accumulator in fields(value):
+    members = fields(value)
+    output: list[AccumulatorSpec] = list_for(len(members))
+    for field, accumulator in members:
+        give_way()
         output.append(parse_accumulator(field, accumulator, ctx))
     return output
 
@@ -230,8 +234,9 @@ class BucketAutoSpec(StageSpec):
         return BucketAutoSource(source, self, run)
 
     def describe(self) -> Value:
-        output: list[tuple[str, Value]] = []
+        output: list[tuple[str, Value]] = list_for(len(self.output))
         for accumulator in self.output:
+            give_way()
             output.append((accumulator.field, accumulator.describe()))
         described: dict[str, Value] = {
             "groupBy": self.group_by.describe(),
@@ -315,11 +320,15 @@ class BucketAutoSource(SortingSource):
                 if self._output_count == 0:
                     self._low = value if granularity is None else granularity.round_down(value)
                 # The bounds of a bucket are known only at its end, so `n` cannot depend on them.
-                states = [accumulator.start(EMPTY_DOCUMENT) for accumulator in spec.output]
+                states = list_for(len(spec.output))
+                for accumulator in spec.output:
+                    give_way()
+                    states.append(accumulator.start(EMPTY_DOCUMENT))
                 self._states = states
             self._ev.root = doc
             gathered = 0
             for i in range(len(states)):
+                give_way()
                 states[i].add(spec.output[i].argument.evaluate(self._ev))
                 if states[i].grows():
                     limit = growth_limit(spec.output[i].name, self._limits)
@@ -342,6 +351,7 @@ class BucketAutoSource(SortingSource):
         builder = DocumentBuilder()
         builder.append("_id", encode({"min": self._low, "max": high}))
         for i in range(len(states)):
+            give_way()
             result = states[i].result()
             builder.append(self._spec.output[i].field, None if isinstance(result, Missing) else result)
         self._states = None
@@ -383,7 +393,11 @@ def parse_bucket_auto(argument: Value, ctx: ParseContext) -> list[StageSpec]:
                 )
             buckets = number
         elif key == "output":
-            output = [ungrouped(spec, ctx) for spec in _output(value, ctx, 40244, "$bucketAuto")]
+            accumulators = _output(value, ctx, 40244, "$bucketAuto")
+            output = list_for(len(accumulators))
+            for spec in accumulators:
+                give_way()
+                output.append(ungrouped(spec, ctx))
         elif key == "granularity":
             if not isinstance(value, str):
                 raise CommandError(

@@ -12,6 +12,8 @@ from mongottl.document.bson_field import check_known, missing_field, read_fields
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.freeing import list_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import to_double, whole
 from mongottl.document.path import FieldPath, check_field_path
@@ -138,8 +140,9 @@ class DensifySource(TransformSource):
         self._room = BATCH_BYTES
         if self._ended:
             while self._ending and len(found) < BATCH_SIZE and self._room > 0:
-                if self._fill(self._ending[0], self._end(), self._spec.bounds == "full", found):
-                    self._ending.pop(0)
+                give_way()
+                if self._fill(self._ending[-1], self._end(), self._spec.bounds == "full", found):
+                    self._ending.pop()
             return found if found or self._ending else None
         if self._position >= len(self._batch):
             batch = self.source.next_batch()
@@ -160,7 +163,10 @@ class DensifySource(TransformSource):
             return
         if spec.bounds == "" and not spec.partition and not self._partitions:
             self._partitions[b""] = Progress(EMPTY_DOCUMENT, spec.lower)
-        self._ending = list(self._partitions.values())
+        self._ending = list_for(len(self._partitions))
+        for progress in reversed(self._partitions.values()):
+            give_way()
+            self._ending.append(progress)
 
     def _end(self) -> Value:
         return self._spec.upper if self._spec.bounds == "" else self._last
@@ -198,6 +204,7 @@ class DensifySource(TransformSource):
         key = b""
         prefix = EMPTY_DOCUMENT
         for path in spec.partition:
+            give_way()
             part = value_at(doc, _DOCUMENT_TYPE, 0, path.part_bytes, 0)
             key += encode_value(None if isinstance(part, Missing) else part, False, spec.collation)
             if not isinstance(part, Missing):
@@ -264,15 +271,17 @@ def parse_densify(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if not is_nullish(names):
         if not isinstance(names, list):
             raise wrong_type("$densify.partitionByFields", names, "array")
+        partition = list_for(len(names))
+        within = f"{name}."
         for part in names:
+            give_way()
             if not isinstance(part, str):
                 raise wrong_type("$densify.partitionByFields", part, "string")
             if part.startswith("$"):
                 raise CommandError(ErrorCode.FailedToParse, "Cannot partition by field starting with '$'")
             check_field_path(part)
-            for one, other in ((part, name), (name, part)):
-                if one == other or one.startswith(other + "."):
-                    raise CommandError(8993000, "$densify cannot partition by the field that it densifies")
+            if part == name or part.startswith(within) or name.startswith(f"{part}."):
+                raise CommandError(8993000, "$densify cannot partition by the field that it densifies")
             partition.append(FieldPath(part))
     spec = _densify_range(parameters["range"], FieldPath(name), partition, argument, ctx.collation)
     order = DocumentBuilder()
@@ -356,9 +365,11 @@ def parse_fill(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     pattern: SortPattern | None = parse_sort(sort_by, ctx.collation) if isinstance(sort_by, bytes) else None
     if pattern is not None:
         ctx.metadata.requested.update(pattern.metadata)
-    windows: list[tuple[str, Value]] = []
-    values: list[tuple[str, Value]] = []
-    for name, specification in fields(output):
+    outputs = fields(output)
+    windows: list[tuple[str, Value]] = list_for(len(outputs))
+    values: list[tuple[str, Value]] = list_for(len(outputs))
+    for name, specification in outputs:
+        give_way()
         if not isinstance(specification, bytes):
             raise wrong_type(f"$fill.output.{name}", specification, "object")
         check_field_path(name)
@@ -396,15 +407,15 @@ def _fill_partition(parameters: dict[str, Value], ctx: ParseContext) -> Expressi
     if not is_nullish(names):
         if not isinstance(names, list):
             raise wrong_type("$fill.partitionByFields", names, "array")
-        parts: list[Value] = []
+        members: list[tuple[str, Value]] = list_for(len(names))
         for name in names:
+            give_way()
             if not isinstance(name, str):
                 raise wrong_type("$fill.partitionByFields", name, "string")
             if name.startswith("$"):
                 raise CommandError(6050206, "A field path in 'partitionByFields' may not begin with '$'")
             check_field_path(name)
-            parts.append("$" + name)
-        members: list[tuple[str, Value]] = [(str(i), parts[i]) for i in range(len(parts))]
+            members.append((str(len(members)), "$" + name))
         return parse_expression(encode_fields(members), ctx) if members else None
     if isinstance(by, str):
         if not by.startswith("$"):

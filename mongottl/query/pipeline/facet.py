@@ -2,7 +2,11 @@
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
+from mongottl.document.freeing import LONG, LongList, list_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError
@@ -10,8 +14,19 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import check_object_name, type_of
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource
-from mongottl.query.pipeline.stage import StageSpec, StageTraits, open_pipeline, parse_pipeline, stage, traits_of
+from mongottl.query.pipeline.stage import (
+    StageSpec,
+    StageTraits,
+    check_length,
+    open_pipeline,
+    parse_pipeline,
+    stage,
+    traits_of,
+)
 from mongottl.versions import OLDEST
+
+# What the opening of one of the pipelines weighs.
+_OPENED: Final[i64] = 4
 
 
 class FacetSpec(StageSpec):
@@ -22,14 +37,16 @@ class FacetSpec(StageSpec):
         self.pipelines: Final = pipelines
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
-        branches: list[Branch] = []
+        branches: list[Branch] = list_for(len(self.pipelines))
         for pipeline in self.pipelines:
+            give_way(_OPENED)
             branches.append(Branch(pipeline, run))
         return FacetSource(source, self.names, branches, run)
 
     def describe(self) -> Value:
-        described: list[tuple[str, Value]] = []
+        described: list[tuple[str, Value]] = list_for(len(self.names))
         for i in range(len(self.names)):
+            give_way()
             stages: list[Value] = [spec.describe() for spec in self.pipelines[i]]
             described.append((self.names[i], stages))
         return encode({"$facet": encode_fields(described)})
@@ -65,7 +82,7 @@ class Branch:
     def __init__(self, pipeline: list[StageSpec], run: RunContext) -> None:
         self.feed: Final = FeedSource()
         self.output: Final = open_pipeline(pipeline, self.feed, run)
-        self.documents: Final[list[Value]] = []
+        self.documents: list[Value] = []
         self.done = False
 
     def step(self) -> int:
@@ -75,10 +92,13 @@ class Branch:
         batch = self.output.next_batch()
         if batch is None:
             self.done = True
+            self.output.close()
             return 0
         size = 0
         for doc in batch:
             self.documents.append(doc)
+            if len(self.documents) == LONG:
+                self.documents = LongList(self.documents)
             size += len(doc)
         return size
 
@@ -105,6 +125,7 @@ class FacetSource(DocumentSource):
             return []
         waiting = False
         for branch in self._branches:
+            give_way()
             self._step(branch)
             waiting = waiting or not branch.done
         if waiting:
@@ -117,6 +138,7 @@ class FacetSource(DocumentSource):
         batch."""
         busy = False
         for branch in self._branches:
+            give_way()
             if not branch.done and not branch.feed.is_empty():
                 self._step(branch)
                 busy = True
@@ -124,6 +146,7 @@ class FacetSource(DocumentSource):
             return
         batch = self._source.next_batch()
         for branch in self._branches:
+            give_way()
             if batch is None:
                 branch.feed.ended = True
             elif not branch.done:
@@ -145,12 +168,14 @@ class FacetSource(DocumentSource):
     def _document(self) -> bytes:
         builder = DocumentBuilder()
         for i in range(len(self._names)):
+            give_way()
             builder.append(self._names[i], self._branches[i].documents)
         return builder.finish()
 
     def close(self) -> None:
         for branch in self._branches:
-            branch.output.close()
+            if not branch.done:
+                branch.output.close()
             branch.documents.clear()
         self._share.release()
         self._source.close()
@@ -176,14 +201,17 @@ def parse_facet(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(
             40169, f"the $facet specification must be a non-empty object, but found: {type_of(argument)}"
         )
-    names: list[str] = []
-    pipelines: list[list[StageSpec]] = []
-    for name, value in fields(argument):
+    members = fields(argument)
+    names: list[str] = list_for(len(members))
+    pipelines: list[list[StageSpec]] = list_for(len(members))
+    for name, value in members:
+        give_way()
         if name.startswith("$"):
             raise CommandError(16410, f"FieldPath field names may not start with '$': {name}")
         check_object_name(name)
         if not isinstance(value, list):
             raise CommandError(40170, f"arguments to $facet must be arrays, {name} is type {type_of(value)}")
+        check_length(value)
         for item in value:
             if not isinstance(item, bytes) or len(item) == 5:
                 raise CommandError(

@@ -15,13 +15,15 @@ from mypy_extensions import i64
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.freeing import list_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.set_path import set_path, with_value
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.query.context import ParseContext
+from mongottl.query.context import ParseContext, with_room_for
 from mongottl.query.expr import UNBOUND, Expression, parse_expression
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
@@ -132,7 +134,11 @@ class LookupSpec(StageSpec):
         if self.extra_filter is not None:
             stages.append(encode({"$match": self.extra_filter}))
         if self.pipeline is not None or stages:
-            described.append(("let", encode_fields([(name, node.describe()) for name, node in self.let])))
+            let: list[tuple[str, Value]] = list_for(len(self.let))
+            for name, node in self.let:
+                give_way()
+                let.append((name, node.describe()))
+            described.append(("let", encode_fields(let)))
             described.append(("pipeline", stages))
         if self.unwind is not None:
             unwinding: dict[str, Value] = {"preserveNullAndEmptyArrays": self.unwind.preserve}
@@ -460,9 +466,10 @@ class LookupSource(TransformSource):
         stages = spec.pipeline
         if stages is None:
             raise AssertionError("neither fields nor a pipeline")
-        let = dict(spec.ctx.let)
+        let = with_room_for(spec.ctx.let, len(spec.let))
         self._ev.root = doc
         for name, node in spec.let:
+            give_way()
             let[name] = node.evaluate(self._ev)
         outer = spec.ctx
         namespace = f"{spec.database}.{spec.collection}"
@@ -528,8 +535,9 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     let = _let_variables(parameters.get("let", MISSING), ctx)
     stages: list[Value] | None = None
     if not isinstance(pipeline, Missing):
-        names = dict(ctx.let)
+        names = with_room_for(ctx.let, len(let))
         for name, _ in let:
+            give_way()
             names[name] = UNBOUND
         inner = ParseContext(
             ctx.now_ms, names, f"{database}.{collection}", collation=ctx.collation, cluster_time=ctx.cluster_time
@@ -554,8 +562,10 @@ def _let_variables(value: Value, ctx: ParseContext) -> list[tuple[str, Expressio
         return []
     if not isinstance(value, bytes):
         raise wrong_type("$lookup.let", value, "object")
-    let: list[tuple[str, Expression]] = []
-    for name, expression in fields(value):
+    members = fields(value)
+    let: list[tuple[str, Expression]] = list_for(len(members))
+    for name, expression in members:
+        give_way()
         check_user_name(name)
         let.append((name, parse_expression(expression, ctx)))
     return let

@@ -8,18 +8,20 @@ from typing import Final
 from mongottl.document.annotated import plain
 from mongottl.document.bson_field import check_known, checked_word, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.freeing import list_for, set_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode, is_interruption
-from mongottl.query.context import ParseContext
+from mongottl.query.context import ParseContext, with_room_for
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import check_user_name, value_at
 from mongottl.query.pipeline.run_context import MergeRequest, RunContext
 from mongottl.query.pipeline.source import DocumentSource, TransformSource
-from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, check_length, stage
 from mongottl.versions import OLDEST
 
 WRITE_BATCH: Final = 64  # documents per call
@@ -256,7 +258,11 @@ class MergeSpec(OutputSpec):
             ("whenMatched", when_matched),
         ]
         if self.let:
-            described.append(("let", encode_fields([(name, node.describe()) for name, node in self.let])))
+            let: list[tuple[str, Value]] = list_for(len(self.let))
+            for name, node in self.let:
+                give_way()
+                let.append((name, node.describe()))
+            described.append(("let", encode_fields(let)))
         described.append(("whenNotMatched", self.when_not_matched))
         return encode({"$merge": encode_fields(described)})
 
@@ -343,9 +349,10 @@ class MergeSource(TransformSource):
             wanted.append((path.dotted, encode({"$eq": value})))
         let: dict[str, Value] = {}
         if spec.when_matched == "pipeline":
-            let.update(spec.ctx.let)
+            let = with_room_for(spec.ctx.let, len(spec.let))
             self._ev.root = document
             for name, node in spec.let:
+                give_way()
                 value = node.evaluate(self._ev)
                 let.pop(name, None)
                 if not isinstance(value, Missing):
@@ -406,6 +413,7 @@ def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     when_matched = parameters.get("whenMatched", "merge")
     if isinstance(when_matched, list):
         pipeline = when_matched
+        check_length(pipeline)
         for item in pipeline:
             if not isinstance(item, bytes):
                 raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
@@ -464,11 +472,12 @@ def _check_merge_target(database: str, collection: str) -> None:
 
 
 def _on(value: Value) -> list[FieldPath]:
-    names: list[str] = []
+    names: list[str] = list_for(len(value)) if isinstance(value, list) else []
     if isinstance(value, str):
         names.append(value)
     elif isinstance(value, list):
         for item in value:
+            give_way()
             if not isinstance(item, str):
                 raise CommandError(51134, f"$merge 'on' array elements must be strings, but found {type_of(item)}")
             names.append(item)
@@ -478,9 +487,10 @@ def _on(value: Value) -> list[FieldPath]:
         raise CommandError(
             51186, f"$merge 'on' field  must be either a string or an array of strings, but found {type_of(value)}"
         )
-    paths: list[FieldPath] = []
-    seen: set[str] = set()
+    paths: list[FieldPath] = list_for(len(names))
+    seen: set[str] = set_for(len(names))
     for name in names:
+        give_way()
         check_field_path(name)
         if name in seen:
             raise CommandError(31465, f"Found a duplicate field '{name}' in $merge.on")
@@ -492,7 +502,10 @@ def _on(value: Value) -> list[FieldPath]:
 def _let(value: Value, ctx: ParseContext) -> list[tuple[str, Expression]]:
     let: list[tuple[str, Expression]] = []
     if isinstance(value, bytes):
-        for name, expression in fields(value):
+        members = fields(value)
+        let = list_for(len(members))
+        for name, expression in members:
+            give_way()
             if name == "new":
                 if not isinstance(expression, str) or expression != "$$ROOT":
                     raise CommandError(

@@ -17,7 +17,7 @@ from mongottl.document.bson_field import (
 )
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, fields_by_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
@@ -50,19 +50,19 @@ class ServerMetadataSpec(StageSpec):
         if self.name == "$indexStats":
             return ListSource(run.index_statistics(self.namespace))
         if self.name == "$currentOp":
-            return ListSource(run.operations(dict(fields(self.argument))))
+            return ListSource(run.operations(fields_by_name(self.argument)))
         if self.name == "$listClusterCatalog":
-            shards = dict(fields(self.argument)).get("shards") is True
+            shards = fields_by_name(self.argument).get("shards") is True
             return ListSource(run.cluster_catalog(self.namespace.partition(".")[0], shards))
         if self.name == "$planCacheStats":
             return ListSource(run.plan_cache(self.namespace))
         if self.name == "$listSampledQueries":
             return ListSource([])  # queries are sampled only where configureQueryAnalyzer, which is refused, says so
         if self.name == "$querySettings":
-            return ListSource(run.query_settings(dict(fields(self.argument)).get("showDebugQueryShape") is True))
+            return ListSource(run.query_settings(fields_by_name(self.argument).get("showDebugQueryShape") is True))
         if self.name == "$queryStats":
             return run.query_statistics(self.hmac_key)
-        return ListSource(run.sessions(dict(fields(self.argument))))
+        return ListSource(run.sessions(fields_by_name(self.argument)))
 
     def describe(self) -> Value:
         return encode({self.name: self.argument})

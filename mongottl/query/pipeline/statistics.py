@@ -5,7 +5,7 @@ from typing import Final
 from mongottl.document.bson_field import unknown_field, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
-from mongottl.document.walk import fields, is_empty
+from mongottl.document.walk import fields, fields_by_name, is_empty
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
@@ -36,7 +36,7 @@ class CollStatsSpec(StageSpec):
         for name in _SECTIONS:
             options = self.sections.get(name)
             if options is not None:
-                output.append((name, self._section(name, dict(fields(options)), run)))
+                output.append((name, self._section(name, fields_by_name(options), run)))
         return ListSource([encode_fields(output)])
 
     def _section(self, name: str, options: dict[str, Value], run: RunContext) -> Value:

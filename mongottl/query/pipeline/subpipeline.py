@@ -14,7 +14,14 @@ from mongottl.query.pipeline.basic import MatchSource, MatchSpec
 from mongottl.query.pipeline.optimise import optimise
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource
-from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, requested_by, traits_of
+from mongottl.query.pipeline.stage import (
+    StageSpec,
+    check_length,
+    open_pipeline,
+    parse_pipeline,
+    requested_by,
+    traits_of,
+)
 
 
 def open_on_collection(
@@ -65,6 +72,7 @@ def parse_sub_pipeline(value: Value, name: str, code: int, ctx: ParseContext) ->
     """Parses a nested pipeline. code: error for `$out` and `$merge`. 232 for more than 20 levels of nesting."""
     if not isinstance(value, list):
         raise wrong_type(f"{name}.pipeline", value, "array")
+    check_length(value)
     if _nesting(value) > _MAX_NESTING:
         raise CommandError(232, f"Maximum number of nested sub-pipelines exceeded. Limit is {_MAX_NESTING}")
     for item in value:
@@ -87,6 +95,7 @@ def _nesting(stages: list[Value]) -> int:
             argument = get_value(item, first_field_name(item))
             inner = get_value(argument, "pipeline") if isinstance(argument, bytes) else MISSING
             if isinstance(inner, list):
+                check_length(inner)
                 deepest = max(deepest, _nesting(inner))
     return deepest + 1
 

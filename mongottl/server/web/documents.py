@@ -46,7 +46,7 @@ from mongottl.document.types import (
     type_name,
 )
 from mongottl.document.validate import validate_document
-from mongottl.document.walk import ElementCursor, fields, find_field, find_field_at, get_value, read_embedded
+from mongottl.document.walk import ElementCursor, fields_by_name, find_field, find_field_at, get_value, read_embedded
 from mongottl.dump.extended_json import CONVERSION_ERRORS, document_of, no_constant, real_number, whole_number
 from mongottl.errors import ErrorCode
 from mongottl.exec.plan.express import partition_key
@@ -437,7 +437,7 @@ def _parse_place(page: object) -> Place:
     try:
         named = base64.b64decode(page, validate=True) if isinstance(page, str) else b""
         validate_document(named)
-        members = dict(fields(named))
+        members = fields_by_name(named)
         skip = members.pop("skip")
         after = members.pop("after", MISSING)
         if isinstance(skip, Int64) and 0 <= skip <= _MAX_SKIP and not members:

@@ -119,6 +119,11 @@ def repeated(name: str, number: int) -> RawBSONDocument:
     return RawBSONDocument((5 + len(elements)).to_bytes(4, "little") + elements + b"\0")
 
 
+def nulls_without_names(number: int) -> RawBSONDocument:
+    """A document in which a search for a field takes long."""
+    return RawBSONDocument((5 + 2 * number).to_bytes(4, "little") + b"\x0a\0" * number + b"\0")
+
+
 SET: Command = {"$set": {"new": 1}}
 # Paths, values or patterns in one request.
 PATHS = 200_000 if is_compiled() else 20_000
@@ -148,6 +153,10 @@ def update_of_padded(fields: Command) -> Command:
 
 def one_index(key: Command, **options: Any) -> Command:
     return {"createIndexes": "new", "indexes": [{"key": key, "name": "new", **options}]}
+
+
+def of_stage(stage: Command) -> Command:
+    return {"aggregate": "c", "pipeline": [{"$limit": 2}, stage], "cursor": {}}
 
 
 def long_stage(number: int) -> Command:
@@ -256,6 +265,54 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "pipeline": [
             {"$limit": 2},
             {"$bucket": {"groupBy": "$n", "boundaries": list(range(4 * PATHS)), "default": -1}},
+        ],
+        "cursor": {},
+    },
+    "sums over windows": lambda: of_stage(
+        {"$setWindowFields": {"sortBy": {"n": 1}, "output": {f"f{n}": {"$sum": "$n"} for n in range(PATHS // 2)}}}
+    ),
+    "filled fields": lambda: of_stage(
+        {"$fill": {"sortBy": {"n": 1}, "output": {f"f{n}": {"method": "locf"} for n in range(PATHS // 2)}}}
+    ),
+    "output of buckets": lambda: of_stage(
+        {"$bucketAuto": {"groupBy": "$n", "buckets": 2, "output": {f"f{n}": {"$sum": 1} for n in range(3 * PATHS)}}}
+    ),
+    "facets": lambda: of_stage({"$facet": {f"f{n}": [{"$limit": 1}] for n in range(2 * PATHS)}}),
+    "variables of a lookup": lambda: of_stage(
+        {"$lookup": {"from": "c", "let": {f"f{n}": "$n" for n in range(2 * PATHS)}, "pipeline": [], "as": "found"}}
+    ),
+    "insert of nulls": lambda: {"insert": "indexed", "documents": [nulls_without_names(40 * PATHS)]},
+    "phrases of a search": lambda: {"find": "c", "filter": {"$text": {"$search": '"" ' * 25 * PATHS + "word1"}}},
+    "scans beside one in order": lambda: {
+        "find": "indexed",
+        "filter": {"$or": [{f"f{n % 60}": n} for n in range(PATHS)]},
+        "sort": {"f3": 1},
+    },
+    "scans in the order of a sort": lambda: {
+        "find": "indexed",
+        "filter": {"$or": [{"f3": n} for n in range(PATHS)]},
+        "sort": {"f3": 1},
+    },
+    "variables of a merge": lambda: of_stage(
+        {"$merge": {"into": "c", "let": {f"f{n}": "$n" for n in range(2 * PATHS)}, "whenMatched": []}}
+    ),
+    "filter of measurements": lambda: {
+        "update": "measured",
+        "updates": [{"q": {"$or": [{"m": n} for n in range(5 * PATHS)]}, "u": {"$set": {"m": 1}}, "multi": True}],
+    },
+    "options of a function": lambda: of_stage(
+        {"$project": {"x": {"$function": {f"f{n}": 1 for n in range(5 * PATHS)}}}}
+    ),
+    "pipeline of a lookup": lambda: of_stage(
+        {"$lookup": {"from": "c", "pipeline": [{"$match": {"n": 1}}] * 10 * PATHS, "as": "found"}}
+    ),
+    "options of window functions": lambda: of_stage({"$setWindowFields": {f"f{n}": 1 for n in range(6 * PATHS)}}),
+    "partitions between equal values": lambda: {
+        "aggregate": 1,
+        "pipeline": [
+            {"$documents": {"$map": {"input": {"$range": [0, 2 * PATHS]}, "in": {"part": "$$this", "n": 1}}}},
+            {"$densify": {"field": "n", "partitionByFields": ["part"], "range": {"step": 1, "bounds": "full"}}},
+            {"$limit": 1},
         ],
         "cursor": {},
     },
@@ -488,7 +545,16 @@ PARTIAL: Command = {
 }
 FILTERED: Command = {"createIndexes": "filtered", "indexes": [PARTIAL]}
 # What is there before an example runs.
+MEASURED: Command = {"create": "measured", "timeseries": {"timeField": "t", "metaField": "m"}}
+INDEXED: Command = {
+    "createIndexes": "indexed",
+    "indexes": [{"key": {f"f{n}": 1}, "name": f"f{n}"} for n in range(60)],
+}
 BEFORE: dict[str, list[Command]] = {
+    "filter of measurements": [MEASURED],
+    "insert of nulls": [INDEXED],
+    "scans beside one in order": [INDEXED, {"insert": "indexed", "documents": [{"f1": 1}]}],
+    "scans in the order of a sort": [INDEXED, {"insert": "indexed", "documents": [{"f1": 1}]}],
     "fused rankings": RANKED,
     "nulls before an element": [PADDED],
     "logged nulls before an element": [PADDED],
@@ -508,9 +574,7 @@ BEFORE: dict[str, list[Command]] = {
     "described role": [ROLE],
     "described user": [ROLE, USER],
     "restricted user": [ROLE, USER],
-    "indexes that exist": [
-        {"createIndexes": "indexed", "indexes": [{"key": {f"f{n}": 1}, "name": f"f{n}"} for n in range(60)]}
-    ],
+    "indexes that exist": [INDEXED],
     "merged into a new collection": [{"insert": "wide", "documents": [{"_id": 1, **WIDE}]}],
     "pipeline beside query settings": [
         {"setQuerySettings": {"find": "other", "$db": "test"}, "settings": {"reject": True}, "$db": "admin"}
@@ -544,6 +608,8 @@ REFUSED = (
     "Overflow",
     "Location7749501",
     "Location13103",
+    "Location40415",
+    "Location31264",
     "IndexOptionsConflict",
     "IndexNotFound",
     "InvalidLength",

@@ -48,7 +48,7 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import compare_values
 from mongottl.document.interrupt import Undivided, give_way
 from mongottl.document.types import Timestamp, Value, is_number
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields, fields_by_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.resume_token import high_water_mark
@@ -336,7 +336,7 @@ def _stored_form(spec: bytes, descriptor: IndexDescriptor, keeps_name: bool) -> 
     """
     if descriptor.is_id:
         return spec
-    given = dict(fields(spec))
+    given = fields_by_name(spec)
     directions = [-1 if downward else 1 for downward in descriptor.descending]
     pattern = [
         (path, direction if is_number(value) else value)

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from mongottl.document.bson_field import read_fields
 from mongottl.document.compare import compare_values
 from mongottl.document.freeing import put_aside
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Date, Missing, Value
@@ -153,6 +154,7 @@ class Partition:
             file.close()
 
     def _page(self, position: int) -> list[tuple[bytes, bytes]]:
+        give_way()  # in each loop over the documents of a frame
         number = self._found
         starts = self._starts
         if position < starts[number] or (number + 1 < len(starts) and position >= starts[number + 1]):

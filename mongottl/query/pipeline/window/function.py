@@ -8,6 +8,8 @@ in the other modules of this package.
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from mypy_extensions import i64
+
 from mongottl.document.bson_field import read_fields
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, Missing, Value
@@ -198,6 +200,8 @@ class FunctionArguments:
 FunctionParser: TypeAlias = Callable[[FunctionArguments], WindowFunction]
 WINDOW_FUNCTIONS: Final[Registry[FunctionParser]] = Registry("window function")
 RANKS: Final = ("$rank", "$denseRank", "$documentNumber")
+# What the parsing of one function weighs.
+_PARSED: Final[i64] = 4
 _NOT_IN_WINDOWS: Final = frozenset({"$mergeObjects", "$accumulator"})
 
 
@@ -213,6 +217,7 @@ def window_function(name: str, *, since: Version) -> Callable[[FunctionParser], 
 
 def parse_window_function(field: str, value: Value, pattern: SortPattern | None, ctx: ParseContext) -> WindowFunction:
     """`{<function>: <argument>, window: …}`. FailedToParse (9) for a bad shape or an unknown function."""
+    give_way(_PARSED)
     if not isinstance(value, bytes):
         raise CommandError(ErrorCode.FailedToParse, f"The field '{field}' must be an object, found {type_of(value)}")
     name = ""

@@ -11,6 +11,7 @@ from mypy_extensions import i64
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.disjoint_paths import DisjointPaths
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path
@@ -63,8 +64,12 @@ class WindowSpec(StageSpec):
     def effect(self) -> Effect | None:
         """A filter on the partition key selects whole partitions; any other would remove documents from windows."""
         partition = self.partition_by
-        if not isinstance(partition, FieldExpression) or any(path.parts[0] == partition.name for path in self.paths):
+        if not isinstance(partition, FieldExpression):
             return None
+        for path in self.paths:
+            give_way()
+            if path.parts[0] == partition.name:
+                return None
         return Effect([partition.name], exclusive=True, comparisons_only=True)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
@@ -72,7 +77,7 @@ class WindowSpec(StageSpec):
 
     def functions(self) -> list[WindowFunction]:
         """New functions of the output fields; they have a state, so each opened stage needs its own."""
-        found: list[WindowFunction] = []
+        found: list[WindowFunction] = list_for(len(self.paths))
         for name, specification in fields(self.output):
             found.append(parse_window_function(name, specification, self.pattern, self.ctx))
         return found
@@ -173,6 +178,7 @@ class WindowSource(SortingSource):
         self._position = position
         if position < len(entries) or not entries:
             for function in self._functions:
+                give_way()
                 function.begin(partition)
             self._next_output = 0
 
@@ -185,7 +191,7 @@ class WindowSource(SortingSource):
         room: i64 = BATCH_BYTES
         while position < partition.count and len(found) < BATCH_SIZE and steps < STEPS and room > 0:
             doc = partition.document(position)
-            values: list[Value] = []
+            values: list[Value] = list_for(len(self._functions))
             for function in self._functions:
                 give_way()
                 value = function.value(partition, position, self._ev)
@@ -252,9 +258,10 @@ def window_stage(
     """
     if pattern is not None and pattern.is_empty():
         pattern = None
-    paths: list[FieldPath] = []
+    outputs = fields(output)
+    paths: list[FieldPath] = list_for(len(outputs))
     disjoint = DisjointPaths()
-    for name, specification in fields(output):
+    for name, specification in outputs:
         check_field_path(name)
         other = disjoint.add(name)
         if other:

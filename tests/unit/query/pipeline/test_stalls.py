@@ -11,6 +11,7 @@ from typing import Any
 import bson
 import pytest
 
+from mongottl.build_info import is_compiled
 from mongottl.document.freeing import LongList
 from mongottl.document.interrupt import check_interrupt
 from mongottl.query.context import ParseContext
@@ -32,7 +33,9 @@ LENGTH = ELEMENTS
 NUMBERS = [*range(LENGTH)]
 FIELDS = [f"f{number}" for number in NUMBERS]
 MANY_FIELDS = [f"f{number}" for number in range(10 * LENGTH)]
+WIDE_OUTPUT = MANY_FIELDS[: 60_000 if is_compiled() else 20_000]
 MANY = ELEMENTS // 10  # documents
+COUNTED = {"$sum": 1}
 LONG: dict[str, Any] = {
     "a": NUMBERS,
     "docs": [{"n": number} for number in NUMBERS],
@@ -101,16 +104,50 @@ OVER_FRAMES: dict[str, list[Any]] = {
     "push over a frame": windowed({"$push": "$n", "window": {"documents": [-1_000, 1_000]}}),
     "set over a frame": windowed({"$addToSet": "$n", "window": {"range": [-100, 100]}}),
     "push of all": windowed({"$push": "$n"}),
+    "frame that begins with all": [
+        {"$set": {"n": {"$literal": 1}}},
+        {"$setWindowFields": {"sortBy": BY_N, "output": {"v": {"$sum": "$n", "window": {"range": [0, 5]}}}}},
+    ],
+    "few of nulls": windowed({"$linearFill": "$none"}),
 }
 STAGED: dict[str, list[Any]] = {
     "$addFields": [[FEW, {"$addFields": COMPUTED}], [{"$addFields": {"a": 1}}], [{"$addFields": {"docs.x": 1}}]],
-    "$bucket": [[{"$bucket": {"groupBy": "$n", "boundaries": [*range(MANY + 1)]}}]],
-    "$bucketAuto": [[{"$bucketAuto": {"groupBy": "$n", "buckets": MANY}}]],
+    "$bucket": [
+        [{"$bucket": {"groupBy": "$n", "boundaries": [*range(MANY + 1)]}}],
+        [FEW, {"$bucket": {"groupBy": "$n", "boundaries": [0, 1, 5], "output": dict.fromkeys(WIDE_OUTPUT, COUNTED)}}],
+    ],
+    "$bucketAuto": [
+        [{"$bucketAuto": {"groupBy": "$n", "buckets": MANY}}],
+        [FEW, {"$bucketAuto": {"groupBy": "$n", "buckets": 2, "output": dict.fromkeys(WIDE_OUTPUT, COUNTED)}}],
+    ],
     "$count": [[{"$count": "n"}]],
-    "$densify": [[{"$densify": {"field": "n", "range": {"step": 0.1, "bounds": "full"}}}]],
+    "$densify": [
+        [{"$densify": {"field": "n", "range": {"step": 0.1, "bounds": "full"}}}],
+        [
+            {"$project": {"part": "$n", "n": {"$literal": 1}}},
+            {"$densify": {"field": "n", "partitionByFields": ["part"], "range": {"step": 1, "bounds": "full"}}},
+        ],
+        [
+            FEW,
+            {
+                "$densify": {
+                    "field": "n" * 1_000_000,
+                    "partitionByFields": WIDE_OUTPUT[:5_000],
+                    "range": {"step": 1, "bounds": "full"},
+                }
+            },
+        ],
+    ],
     "$documents": [[{"$documents": NUMBERS}], [{"$documents": [{"n": number} for number in NUMBERS]}]],
-    "$facet": [[{"$facet": {field: [{"$match": {"n": -1}}] for field in FIELDS[:100]}}]],
-    "$fill": [[{"$fill": {"sortBy": BY_N, "output": {"few": {"method": "linear"}}}}]],
+    "$facet": [
+        [{"$facet": {field: [{"$match": {"n": -1}}] for field in FIELDS[:100]}}],
+        [FEW, {"$facet": {field: [{"$match": {"n": -1}}] for field in WIDE_OUTPUT[:20_000]}}],
+    ],
+    "$fill": [
+        [{"$fill": {"sortBy": BY_N, "output": {"few": {"method": "linear"}}}}],
+        [FEW, {"$fill": {"sortBy": BY_N, "output": {field: {"method": "locf"} for field in WIDE_OUTPUT}}}],
+        [FEW, {"$fill": {"partitionByFields": MANY_FIELDS[:100_000], "output": {"few": {"method": "locf"}}}}],
+    ],
     "$graphLookup": [
         [
             FEW,
@@ -136,6 +173,10 @@ STAGED: dict[str, list[Any]] = {
         [{"$lookup": {"from": "other", "localField": "a", "foreignField": "n", "as": "found"}}],
         [{"$lookup": {"from": "other", "localField": "n", "foreignField": "n", "as": "found"}}],
         [FEW, {"$lookup": {"from": "other", "pipeline": [{"$match": {"n": {"$gt": 5}}}], "as": "found"}}],
+        [
+            {"$limit": 1},
+            {"$lookup": {"from": "other", "let": dict.fromkeys(MANY_FIELDS, "$n"), "pipeline": [], "as": "found"}},
+        ],
     ],
     "$match": [[{"$match": {"a": -1}}], [{"$match": {"n": {"$in": [-number for number in NUMBERS]}}}]],
     "$project": [
@@ -160,6 +201,11 @@ STAGED: dict[str, list[Any]] = {
     "$setWindowFields": [
         [{"$setWindowFields": {"partitionBy": "$a", "sortBy": BY_N, "output": {"v": {"$sum": "$n"}}}}],
         [{"$setWindowFields": {"sortBy": BY_N, "output": {field: {"$sum": "$n"} for field in FIELDS[:1_000]}}}],
+        [FEW, {"$setWindowFields": {"sortBy": BY_N, "output": {key: {"$sum": "$n"} for key in WIDE_OUTPUT}}}],
+        [
+            {"$limit": 1},
+            {"$setWindowFields": {"sortBy": BY_N, "output": {key: {"$denseRank": {}} for key in WIDE_OUTPUT}}},
+        ],
     ],
     "$skip": [[{"$skip": MANY - 1}]],
     "$sort": [[{"$sort": {"n": -1}}], [{"$sort": {"a": 1}}], [{"$sort": {"docs.n": -1, "n": 1}}]],
