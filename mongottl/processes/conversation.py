@@ -39,10 +39,14 @@ def _no_limit() -> float:
 class Conversation:
     """One operation and the process that it has, if it has one.
 
+    slow_after_s: after this time for a request the process gets a lower priority than the server, unless it has had one
+    from the beginning; 0.0 for never.
     check: raises the error that ends the operation (`maxTimeMS`, killOp, shutdown). time_left_s: seconds until it does
     so by itself, -1.0 for never. pause, await_turn, monotonic_s: let other operations run, and the elapsed time. owner:
     whose share of the processes it takes.
     """
+
+    slow_after_s: float = 0.0
 
     def __init__(
         self,
@@ -141,6 +145,8 @@ class Conversation:
         while not process.proceed(0 if self._pause(_LOOK_EVERY_S, process.file, process.is_sending) else _BLOCKED_S):
             self.check()
             waited_s = self._monotonic_s() - start_s
+            if waited_s >= self.slow_after_s > 0.0:
+                process.slow_down()
             if waited_s >= limit_ms / 1000 > 0:
                 raise self._too_long(limit_ms)
             if waited_s >= CROWDED_LIMIT_MS / 1000 and self._processes.is_wanted(process):

@@ -125,6 +125,8 @@ class WorkerProcess:
         self._received_bytes = 0
         # Of the reply, header included; 0 until it is known.
         self._reply_bytes = 0
+        # Whether it was given a lower priority, which cannot be taken back.
+        self.is_slow = False
 
     @property
     def is_sending(self) -> bool:
@@ -210,6 +212,13 @@ class WorkerProcess:
         except OSError:
             pass
         return False
+
+    def slow_down(self) -> None:
+        """Gives the process a lower priority than the server's, for the request that it has."""
+        if not self.is_slow:
+            self.is_slow = True
+            with contextlib.suppress(OSError):
+                os.write(self._life, b"N")
 
     def kill(self) -> None:
         """Ends the process, whatever it does. Does not wait for its end."""
@@ -348,7 +357,7 @@ class WorkerProcesses:
         if process not in self._used:
             return
         del self._used[process]
-        if len(self._idle) < max(MAX_IDLE, self.waiting_count):
+        if len(self._idle) < max(MAX_IDLE, self.waiting_count) and not process.is_slow:
             self._idle[process] = self._monotonic_s()
         else:
             process.kill()

@@ -10,10 +10,12 @@ on standard output, until there are no more. Both are a byte for the kind, four 
 (little-endian), and the rest.
 
 Standard input is a socket; each byte that comes requests a process. With it come two files: the socket by which the
-process gets its requests and sends its replies, and a pipe to which the server writes when the process is to end, and
-which ends when the server does, even if it was killed. Then the process is killed, whatever it does.
+process gets its requests and sends its replies, and a pipe to which the server writes K when the process is to end, and
+which ends when the server does, even if it was killed. Then the process is killed, whatever it does. After an N it gets
+a lower priority.
 """
 
+import contextlib
 import gc
 import importlib
 import os
@@ -25,6 +27,8 @@ from collections.abc import Callable
 
 # How often is looked whether processes that were killed have ended.
 _REAP_EVERY_MS = 100
+# A lower priority than the server's, whose other clients a process must not hold up.
+_NICENESS = 10
 
 
 def main() -> None:
@@ -41,6 +45,10 @@ def main() -> None:
     while True:
         for file, _ in poll.poll(_REAP_EVERY_MS if killed else None):
             if file:
+                if os.read(file, 1) == b"N":
+                    with contextlib.suppress(OSError):
+                        os.setpriority(os.PRIO_PROCESS, processes[file], _NICENESS)
+                    continue
                 poll.unregister(file)
                 os.close(file)
                 process = processes.pop(file)

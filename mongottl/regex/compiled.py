@@ -217,9 +217,12 @@ class CompiledRegex:
             return None
         found_by = library()
         try:
-            return self._numbers(found_by.found(compiled, subject, start), subject, most)
+            found = found_by.found(compiled, subject, start)
         except found_by.library_error as error:
-            return None if _is_limit(error) else self._numbers(None, subject, most)
+            if _is_limit(error):
+                return None
+            found = None
+        return self._numbers(found, subject, most)
 
     def _found(self, subject: bytes, start: int, most: int) -> Sequence[int]:
         """The numbers of a reply of `worker`; for one match only, if that is found here."""

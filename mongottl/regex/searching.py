@@ -31,6 +31,8 @@ class Search(Conversation):
     long while others wait; those of `check_interrupt`.
     """
 
+    slow_after_s = 0.05
+
     def found(self, pattern: bytes, options: str, subject: bytes, start: int, most: int) -> Sequence[int]:
         """`SearchElsewhere.search`."""
         numbers = array(NUMBERS)

@@ -10,7 +10,6 @@ Requests begin with their pattern, as `PATTERN`, its bytes, and its options. The
 Replies are of kind D.
 """
 
-import os
 import resource
 from array import array
 from collections.abc import Callable
@@ -29,8 +28,6 @@ NUMBERS: Final = "i"
 # About how many numbers a reply has at most.
 _MOST_NUMBERS: Final = 1 << 18
 
-# A lower priority than the server's, whose other clients a search must not hold up.
-_NICENESS: Final = 10
 # A search that needs more than this memory, in KB, finds nothing, as with PCRE2's own limit, which is 20 GB. Where the
 # pattern sets a higher one, this is the most, in bytes, with all else that the process has.
 _HEAP_LIMIT: Final = b"(*LIMIT_HEAP=65536)"
@@ -107,7 +104,6 @@ class Searcher:
 
     def run(self) -> None:
         """Answers the requests on standard input until there are no more."""
-        os.nice(_NICENESS)
         # It needs no files and sockets. If a pattern finds a hole in the library, it can open none.
         with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as replies:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))

@@ -1,15 +1,24 @@
 """Which searches are done at once, which by other processes, and that both find the same."""
 
+import os
 import re
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mongottl.document.interrupt import clear_check, set_check
 from mongottl.errors import CommandError
+from mongottl.processes.pool import WorkerProcesses
 from mongottl.regex.compiled import CompiledRegex, Matches
+from mongottl.regex.searching import PROGRAM, Search
 from mongottl.regex.worker import PATTERN, SEARCH, Searcher
+from tests.unit.javascript.conftest import never_await, never_pause
+from tests.unit.javascript.test_scripts import started_by
 from tests.unit.regex.conftest import Elsewhere
+
+PATIENCE_S = 60.0
 
 
 @pytest.mark.parametrize(
@@ -162,3 +171,26 @@ def test_processes_find_what_is_found_at_once(pattern: str, text: str, options: 
     assert [there.spans(i) for i in range(there.count)] == [
         Matches(here, regex._groups).spans(i) for i in range(there.count)
     ]
+
+
+def test_a_search_that_takes_long_gets_a_lower_priority() -> None:
+    processes = WorkerProcesses(PROGRAM, time.monotonic)
+    niceness: list[int] = []
+    began_s = time.monotonic()
+
+    def check() -> None:
+        for number in started_by(processes._spawner):
+            niceness.append(os.getpriority(os.PRIO_PROCESS, number))
+            if niceness[-1] > niceness[0]:
+                raise CommandError(1, "ended")
+        assert time.monotonic() < began_s + PATIENCE_S
+
+    set_check(check)
+    try:
+        search = Search(processes, never_pause, never_await, time.monotonic)
+        with pytest.raises(CommandError, match="ended"):
+            search.found(b"(?=.*b)a", "", b"a" * 1_000_000, 0, 0)
+    finally:
+        clear_check()
+        processes.close()
+    assert niceness[-1] == 10
