@@ -11,7 +11,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.document.interrupt import give_way
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.numbers import decimal_of, is_true, to_double, whole, whole_int32
 from mongottl.document.render import render_result
 from mongottl.document.types import (
@@ -413,7 +413,9 @@ def _to_binary(value: Value, subtype: int, format: str, big_endian: bool) -> Val
             raise ConversionError("Conversions between different binary subtypes are not supported")
         return value
     if isinstance(value, str):
-        return BinData(_bytes_in(value, subtype, format), subtype)
+        data = _bytes_in(value, subtype, format)
+        give_way_after(len(data))
+        return BinData(data, subtype)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _unsupported(value, BINARY)
     if isinstance(value, float):

@@ -4,7 +4,7 @@ from typing import Final
 
 from mongottl.document.build import DocumentBuilder, encode
 from mongottl.document.freeing import LONG_BYTES, LongList
-from mongottl.document.interrupt import give_way
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.render import render_result, render_value
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.utf8 import encode_text
@@ -51,6 +51,7 @@ def object_to_array(value: Value) -> Value:
         builder.append("k", cursor.name())
         builder.append_raw(b"v", cursor.type_code, value, cursor.value, cursor.end)
         pairs.append(builder.finish())
+    give_way_after(len(value))
     return pairs
 
 
@@ -69,7 +70,9 @@ def array_to_object(value: Value) -> Value:
         give_way()
         key, member = _pair(item) if pairs else _key_value(item)
         found[key] = member
-    return encode(found)
+    document = encode(found)
+    give_way_after(len(document))
+    return document
 
 
 def _pair(item: Value) -> tuple[str, Value]:

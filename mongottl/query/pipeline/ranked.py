@@ -7,6 +7,7 @@ from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.freeing import LONG, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
+from mongottl.document.memory_size import size_of
 from mongottl.document.numbers import to_double, whole
 from mongottl.document.render import render_result, render_value
 from mongottl.document.sorting import sorted_by_keys
@@ -15,7 +16,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
-from mongottl.query.expr.accumulators import AccumulatorState, GatheredState, size_of
+from mongottl.query.expr.accumulators import AccumulatorState, GatheredState
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.digest import Digest
 from mongottl.query.expr.numbers import width
