@@ -56,9 +56,9 @@ class EvaluationContext:
     root: the document, `$$ROOT`; assign the next document to it.
     slots: values of the bound variables, by slot number.
     held: how many bytes the values take that are held while others are evaluated, such as the operands before the
-    present one. Only what is long is counted, and what there is much of. Whoever holds values calls `hold` for each if
-    `COPIED.bytes` has changed, since something long has been made; for others only if there are many, or they make a
-    list. Then it calls `release`.
+    present one. Whoever holds values calls `hold` for each if `COPIED.bytes` has changed, since something long has been
+    made; for others only if there are many of them, or they make a list. Then it calls `release`, or sets `held` as
+    before.
     """
 
     def __init__(self, root: bytes = EMPTY_DOCUMENT) -> None:

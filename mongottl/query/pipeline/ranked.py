@@ -3,8 +3,11 @@ $bottomN`, and `$median $percentile`."""
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
+from mongottl.document.copied import COPIED
 from mongottl.document.freeing import LONG, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.memory_size import size_of
@@ -158,7 +161,10 @@ class TopArgument(Expression):
         self.output: Final = output
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        copied: i64 = COPIED.bytes
         value = self.output.evaluate(ev)
+        if COPIED.bytes != copied:
+            ev.hold(value, COPIED.bytes - copied)  # what `evaluate` returns hides it
         return TopEntry(self.pattern.sort_key(ev.root), None if isinstance(value, Missing) else value)
 
     def operands(self) -> list[Expression]:
