@@ -16,7 +16,7 @@ def size_of(value: Value) -> int:
         return 40 + len(value)
     if isinstance(value, list):
         return _size_of_list(value, MAX_LEVELS)
-    if value is None or isinstance(value, (int, float)):
+    if value is None or isinstance(value, int):
         return 32
     return _size_of_rare(value)
 

@@ -50,6 +50,13 @@ _SHORT_BYTES: Final[i64] = 32
 _ELEMENT_BYTES: Final[i64] = 40
 
 
+def _size_of_new(value: Value, copied: i64) -> i64:
+    """About the memory of a value in bytes. copied: as that of `hold`."""
+    if isinstance(value, list) and 0 < copied <= _SHORT_BYTES * len(value):
+        return copied + _ELEMENT_BYTES * len(value)
+    return size_of(value)
+
+
 class EvaluationContext:
     """The document that expressions read, and the current values of variables.
 
@@ -71,10 +78,7 @@ class EvaluationContext:
 
         copied: how many bytes have been copied to make it. If these are few, its elements are short and not measured.
         """
-        if isinstance(value, list) and 0 < copied <= _SHORT_BYTES * len(value):
-            self.hold_bytes(copied + _ELEMENT_BYTES * len(value))
-        else:
-            self.hold_bytes(size_of(value))
+        self.hold_bytes(_size_of_new(value, copied))
 
     def hold_bytes(self, size: i64) -> None:
         """Counts this size. ExceededMemoryLimit (146)."""
@@ -163,7 +167,7 @@ def evaluate_all(operands: list[Expression], ev: EvaluationContext, values: list
             ev.hold(value, COPIED.bytes - copied)
             copied = COPIED.bytes
         elif many:
-            if not isinstance(value, (int, float)):
+            if isinstance(value, (str, bytes, list)):
                 ev.hold(value, 0)
             if len(values) & OPERANDS_MASK == 0:
                 give_way(OPERANDS_WEIGHT)
@@ -507,7 +511,7 @@ def fold(node: Expression, ctx: ParseContext) -> Expression:
         copied: i64 = COPIED.bytes
         value = node.evaluate(_NO_DOCUMENT)
         if COPIED.bytes != copied or isinstance(value, str):
-            ctx.folded_bytes += size_of(value)
+            ctx.folded_bytes += int(_size_of_new(value, COPIED.bytes - copied))
         return Constant(value)
     except CommandError as error:
         _NO_DOCUMENT.held = 0

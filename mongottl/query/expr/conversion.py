@@ -11,6 +11,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.copied import COPIED
 from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.numbers import decimal_of, is_true, to_double, whole, whole_int32
 from mongottl.document.render import render_result
@@ -473,16 +474,22 @@ class ConvertExpression(NamedExpression):
         self.byte_order: Final = parameters.get("byteOrder")
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
+        copied: i64 = COPIED.bytes
         value = self.input.evaluate(ev)
+        if COPIED.bytes != copied:
+            ev.hold(value, COPIED.bytes - copied)
         to = self.to.evaluate(ev)
         target = _target_of(to)
         if is_nullish(value):
             return None if self.on_null is None else self.on_null.evaluate(ev)
         if target < 0:
+            ev.held = held
             return None
         subtype = _subtype_of(to)
         format = self._format(ev)
         big_endian = self._big_endian(ev)
+        ev.held = held
         if format is None:
             needs_format = (isinstance(value, str) and target == BINARY) or (
                 isinstance(value, BinData) and target == STRING

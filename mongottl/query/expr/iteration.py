@@ -69,7 +69,7 @@ class MapExpression(NamedExpression):
                 index += 1
             value = self.body.evaluate(ev)
             results.append(None if isinstance(value, Missing) else value)
-            if COPIED.bytes != copied or not isinstance(value, (int, float)):
+            if COPIED.bytes != copied or isinstance(value, (str, bytes, list)):
                 ev.hold(value, COPIED.bytes - copied)
                 copied = COPIED.bytes
         ev.release(held)

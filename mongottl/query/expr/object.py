@@ -2,7 +2,10 @@
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import DocumentBuilder, encode
+from mongottl.document.copied import COPIED
 from mongottl.document.freeing import LONG_BYTES, LongList
 from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.render import render_result, render_value
@@ -183,8 +186,13 @@ class SetFieldExpression(NamedExpression):
         self.field_bytes: Final = encode_text(field)
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
+        copied: i64 = COPIED.bytes
         source = self.input.evaluate(ev)
+        if COPIED.bytes != copied:
+            ev.hold(source, COPIED.bytes - copied)
         value = MISSING if self.value is None else self.value.evaluate(ev)
+        ev.held = held
         if is_nullish(source):
             return None
         if not isinstance(source, bytes):

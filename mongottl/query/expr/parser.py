@@ -54,7 +54,7 @@ class ArrayExpression(Expression):
         for item in self.items:
             value = item.evaluate(ev)
             values.append(None if isinstance(value, Missing) else value)
-            if COPIED.bytes != copied or not isinstance(value, (int, float)):
+            if COPIED.bytes != copied or isinstance(value, (str, bytes, list)):
                 ev.hold(value, COPIED.bytes - copied)
                 copied = COPIED.bytes
             if len(values) & OPERANDS_MASK == 0:

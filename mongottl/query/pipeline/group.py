@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.config import MemoryLimits
-from mongottl.document.build import DocumentBuilder, encode, encode_fields
+from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.copied import COPIED
 from mongottl.document.freeing import LONG, LONG_BYTES, LongDict, LongList, list_for, put_aside, set_for
@@ -341,6 +341,7 @@ class GroupSource(DocumentSource):
                 if self._many or COPIED.bytes - copied >= _MANY_COPIED_BYTES:
                     self._check_size()
                     copied = COPIED.bytes
+        ev.root = EMPTY_DOCUMENT  # a `$facet` may have a thousand groups, each with its last document
 
     def _add_to(self, group: Group) -> None:
         """Adds the current document to a group."""
