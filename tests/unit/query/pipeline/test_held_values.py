@@ -1,5 +1,6 @@
 """One document cannot make a stage hold many copies of its long fields."""
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -66,3 +67,14 @@ def test_numbers_of_long_values_are_not_counted(aggregate: Callable[..., list[di
 def test_binary_data_counts_as_much_as_text(refused: Refused) -> None:
     documents = [{"_id": number, "b": b"x" * (8 << 20)} for number in range(14)]
     assert refused(documents, {"$group": {"_id": None, "all": {"$push": "$b"}}}) == ErrorCode.ExceededMemoryLimit
+
+
+def test_groups_of_a_facet_keep_no_documents(aggregate: Callable[..., list[dict[str, Any]]]) -> None:
+    branch = [{"$project": {"x": TEXT}}, {"$group": {"_id": None, "n": {"$sum": {"$strLenBytes": "$x"}}}}]
+    tracemalloc.start()
+    try:
+        [document] = aggregate([DOCUMENT], {"$facet": outputs(branch)})
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+    assert document["f0"] == [{"_id": None, "n": 4 << 20}]
