@@ -90,11 +90,11 @@ def _set_length(writer: BytesWriter, start: i64) -> None:
     writer[start + 3] = u8((size >> 24) & 0xFF)
 
 
-def _check_size(writer: BytesWriter) -> None:
-    """13548 if the writer holds more than MAX_BUILT_BYTES."""
-    if len(writer) > MAX_BUILT_BYTES:
+def check_built(size: i64) -> None:
+    """13548 for more than MAX_BUILT_BYTES."""
+    if size > MAX_BUILT_BYTES:
         raise CommandError(
-            13548, f"BufBuilder attempted to grow() to {len(writer)} bytes, past the {MAX_BUILT_BYTES >> 20}MB limit."
+            13548, f"BufBuilder attempted to grow() to {size} bytes, past the {MAX_BUILT_BYTES >> 20}MB limit."
         )
 
 
@@ -215,7 +215,7 @@ def _write_dict(writer: BytesWriter, document: dict[str, Value]) -> None:
     for name, value in document.items():
         give_way()
         write_element(writer, encode_text(name), value)
-        _check_size(writer)
+        check_built(len(writer))
     writer.append(0)
     _set_length(writer, start)
 
@@ -238,7 +238,7 @@ def _write_array(writer: BytesWriter, values: list[Value] | tuple[Value, ...], l
         else:
             write_element(writer, index_name(index), value)
         index += 1
-        _check_size(writer)
+        check_built(len(writer))
     writer.append(0)
     _set_length(writer, start)
 
@@ -327,12 +327,14 @@ class DocumentBuilder:
         self._writer.write(_LENGTH_PLACEHOLDER)
 
     def append(self, name: str, value: Value) -> None:
-        """Appends a value under a name; MISSING appends nothing."""
+        """Appends a value under a name; MISSING appends nothing. 13548 for more than MAX_BUILT_BYTES."""
         write_element(self._writer, encode_text(name), value)
+        check_built(len(self._writer))
 
     def append_named(self, name: bytes, value: Value) -> None:
-        """Appends a value under a name given as UTF-8 bytes; MISSING appends nothing."""
+        """`append` under a name given as UTF-8 bytes."""
         write_element(self._writer, name, value)
+        check_built(len(self._writer))
 
     def append_raw(self, name: bytes, type_code: i64, buf: bytes, value: i64, end: i64) -> None:
         """Appends the encoded value buf[value:end] of another document under the given name."""
@@ -343,9 +345,13 @@ class DocumentBuilder:
         """Appends one or more encoded elements (type, name, value) of another document."""
         self._writer.write(element)
 
+    def size(self) -> i64:
+        """How many bytes have been appended."""
+        return len(self._writer)
+
     def finish(self) -> bytes:
         """The document. The builder must not be used afterwards."""
-        _check_size(self._writer)
+        check_built(len(self._writer))
         self._writer.append(0)
         _set_length(self._writer, 0)
         document = self._writer.getvalue()
@@ -367,7 +373,7 @@ def encode_fields(fields: Iterable[tuple[str, Value]]) -> bytes:
     for name, value in fields:
         give_way()
         write_element(writer, encode_text(name), value)
-        _check_size(writer)
+        check_built(len(writer))
     writer.append(0)
     _set_length(writer, 0)
     return writer.getvalue()

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 from mypy_extensions import i64, mypyc_attr
 
+from mongottl.document.copied import note_elements
 from mongottl.document.untracked import untrack
 
 K = TypeVar("K")
@@ -66,6 +67,7 @@ class LongList(list[Any]):
     def __init__(self, values: Iterable[Any] = ()) -> None:
         super().__init__(values)
         untrack(self)
+        note_elements(len(self))
 
     def __del__(self) -> None:
         put_aside(self)
@@ -117,6 +119,7 @@ def freed_in_slices(values: list[T]) -> list[T]:
 
 def list_for(count: int) -> list[Any]:
     """A new list for about this many elements."""
+    note_elements(count)
     return [] if count < LONG else LongList()
 
 

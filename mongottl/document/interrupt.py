@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 
 from mypy_extensions import i64, mypyc_attr
 
+from mongottl.document.copied import COPIED, COUNTED_BYTES
 from mongottl.document.freeing import free_some
 
 T = TypeVar("T")
@@ -220,8 +221,10 @@ def give_way(weight: i64 = 1) -> None:
 
 def give_way_after(copied_bytes: i64) -> None:
     """`give_way` after a text or a document has been copied, or its text encoded or decoded, which are not divided."""
-    if copied_bytes >= MANY_BYTES:
-        give_way(copied_bytes >> _COPIED_BITS)
+    if copied_bytes >= COUNTED_BYTES:
+        COPIED.bytes += copied_bytes
+        if copied_bytes >= MANY_BYTES:
+            give_way(copied_bytes >> _COPIED_BITS)
 
 
 def begin_evaluation() -> bool:

@@ -90,7 +90,7 @@ def sorted_by_keys(values: list[Any], keys: list[bytes]) -> list[Any]:
     """The values in the order of their KeyStrings, equal ones in their order. The list of keys is used up."""
     if len(values) <= 1:
         return values[:]
-    ordered: list[Any] = [] if len(keys) < LONG else LongList()
+    ordered = list_for(len(keys))
     if len(keys) >= LONG and _is_sorted(keys):
         _append(values, 0, len(values), ordered)
         return ordered

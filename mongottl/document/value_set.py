@@ -8,6 +8,7 @@ from mongottl.document.collation import Collation
 from mongottl.document.freeing import LONG, LongList, LongSet
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
+from mongottl.document.memory_size import size_of
 from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import Value
 
@@ -112,6 +113,14 @@ class ValueSet:
             if key in others._part(key):
                 shared._put(key, values[i])
         return shared
+
+    def size(self) -> int:
+        """The approximate memory of the values and their keys in bytes."""
+        total = size_of(self._values)
+        for key in self._keys:
+            give_way()
+            total += 40 + len(key)
+        return total
 
     def in_order(self) -> list[Value]:
         """The values in MongoDB's order."""

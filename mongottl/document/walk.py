@@ -14,8 +14,9 @@ from typing import Final
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
+from mongottl.document.copied import COPIED, COUNTED_BYTES
 from mongottl.document.freeing import LONG_BYTES, LongDict, LongList
-from mongottl.document.interrupt import MANY_BYTES, give_way, give_way_after
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
     ARRAY,
@@ -209,7 +210,7 @@ def read_string(buf: bytes, pos: i64) -> str:
     """The BSON string (int32 length, UTF-8, NUL) at `pos`."""
     size: i64 = i64(read_i32_le(buf, pos))
     text = buf[pos + 4 : pos + 3 + size]
-    if size < MANY_BYTES:
+    if size < COUNTED_BYTES:
         return decode_text(text)
     give_way_after(size)
     found = decode_text(text)
@@ -298,7 +299,11 @@ def decode_array(buf: bytes, start: i64) -> list[Value]:
 def _decode_array(buf: bytes, start: i64, levels: i64) -> list[Value]:
     if levels <= 0:
         raise too_deep()
-    values: list[Value] = LongList() if read_i32_le(buf, start) >= LONG_BYTES else []
+    values: list[Value] = []
+    size: i64 = i64(read_i32_le(buf, start))
+    if size >= LONG_BYTES:
+        values = LongList()
+        COPIED.bytes += size
     pos: i64 = start + 4
     count: i64 = 0
     while True:

@@ -40,6 +40,7 @@ class ParseContext:
     refuses the operator.
     folding_fails: whether an operator that fails on constant operands is an error of parsing; otherwise it fails at
     each evaluation, as in update pipelines, which MongoDB does not optimise.
+    folded_bytes: what the values of operators on constants take that have been computed so far, if they are long.
     folding_error: the error of an operator on its constants, raised when the whole expression has been parsed.
     """
 
@@ -67,6 +68,7 @@ class ParseContext:
         self.features = features
         self.takes_near = False
         self.folding_fails = True
+        self.folded_bytes = 0
         self.folding_error: CommandError | None = None
         self.open_scripts: Callable[[str], Scripts] = _no_scripts
 

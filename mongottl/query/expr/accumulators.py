@@ -15,7 +15,7 @@ from mongottl.document.compare import compare_values
 from mongottl.document.freeing import LONG, LongList, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
-from mongottl.document.nesting import MAX_LEVELS, too_deep
+from mongottl.document.memory_size import size_of
 from mongottl.document.numbers import to_double
 from mongottl.document.render import render_result
 from mongottl.document.types import MISSING, Int64, Missing, Value
@@ -303,24 +303,3 @@ class StdDevState(AccumulatorState):
         if divisor <= 0:
             return None
         return math.sqrt(self.squares / divisor) if self.squares == self.squares else math.nan
-
-
-def size_of(value: Value) -> int:
-    """The approximate memory of a value in bytes."""
-    if isinstance(value, str):
-        return 56 + len(value)
-    if isinstance(value, bytes):
-        return 40 + len(value)
-    if isinstance(value, list):
-        return _size_of_list(value, MAX_LEVELS)
-    return 32
-
-
-def _size_of_list(values: list[Value], levels: i64) -> int:
-    if levels <= 0:
-        raise too_deep()
-    total = 56
-    give_way(1 + (len(values) >> 4))
-    for item in values:
-        total += 8 + (_size_of_list(item, levels - 1) if isinstance(item, list) else size_of(item))
-    return total

@@ -17,6 +17,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import MAX_BUILT_BYTES
 from mongottl.document.collation import Collation
+from mongottl.document.copied import COPIED
 from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
@@ -27,6 +28,7 @@ from mongottl.errors import CommandError, is_interruption
 from mongottl.query.expr.accumulators import joined_elements
 from mongottl.query.expr.array import COPIED_BITS, MAX_ARRAY_BYTES, concat_arrays
 from mongottl.query.expr.base import (
+    OPERANDS_MASK,
     CollatedExpression,
     EvaluationContext,
     Expression,
@@ -55,16 +57,17 @@ class AppendExpression(Expression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         added: list[Value] = []
         try:
-            evaluate_all(self._added, ev, added)
+            evaluate_all(self._added, ev, added)  # stays counted as held, since it does not come to an end here
         except CommandError as error:
             if not is_interruption(error) and self._plain.function([ev.slots[self._slot], *added]) is None:
                 return None
             raise
         if self._plain.name == "$concat":
             return self._text(ev.slots, added)
-        return self._array(ev.slots, added)
+        return self._array(ev, added)
 
-    def _array(self, slots: list[Value], added: list[Value]) -> Value:
+    def _array(self, ev: EvaluationContext, added: list[Value]) -> Value:
+        slots = ev.slots
         array = slots[self._slot]
         if not isinstance(array, list):
             return concat_arrays([array, *added])
@@ -82,10 +85,16 @@ class AppendExpression(Expression):
         assert isinstance(array, list)
         if len(array) < LONG <= length:
             array = LongList(array)
+        before = len(array)
         for value in added:
             assert isinstance(value, list)
             give_way(1 + (len(value) >> COPIED_BITS))
             array.extend(value)
+        if before | OPERANDS_MASK != length | OPERANDS_MASK:
+            held = ev.held
+            for i in range(before & ~OPERANDS_MASK, length):
+                ev.hold(array[i], 0)
+            COPIED.bytes += ev.held - held
         return array
 
     def _text(self, slots: list[Value], added: list[Value]) -> Value:
@@ -167,6 +176,10 @@ class Gathered:
         """The present `$$value`."""
         raise NotImplementedError
 
+    def size(self) -> int:
+        """The approximate memory of what has been gathered, in bytes."""
+        raise NotImplementedError
+
 
 class MergedFields(Gathered):
     """size: bytes of the elements."""
@@ -200,6 +213,9 @@ class MergedFields(Gathered):
     def result(self) -> Value:
         return joined_elements(self._elements)
 
+    def size(self) -> int:
+        return int(self._size)
+
 
 class UnitedSets(Gathered):
     def __init__(self, collation: Collation | None) -> None:
@@ -216,6 +232,9 @@ class UnitedSets(Gathered):
 
     def result(self) -> Value:
         return self._values.in_order()
+
+    def size(self) -> int:
+        return self._values.size()
 
 
 class Gathering:

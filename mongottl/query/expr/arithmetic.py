@@ -151,13 +151,16 @@ class AddExpression(Expression):
             if type(a) is int and type(b) is int:
                 return narrow(a + b)
             return add_values([a, b])
+        held = ev.held
         values: list[Value] = []
         try:
             evaluate_all(arguments, ev, values)
         except CommandError as error:
+            ev.held = held
             if values and not is_interruption(error) and add_values(values) is None:
                 return None
             raise
+        ev.held = held
         return add_values(values)
 
     def operands(self) -> list[Expression]:

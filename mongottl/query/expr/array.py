@@ -8,6 +8,7 @@ from mypy_extensions import i64
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.copied import note_elements
 from mongottl.document.freeing import LONG, LongList, freed_in_slices, list_for, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
@@ -98,6 +99,7 @@ def concat_arrays(values: list[Value]) -> Value:
         if len(joined) < LONG <= len(joined) + len(value):
             joined = LongList(joined)
         joined.extend(value)
+    note_elements(len(joined))
     return joined
 
 
@@ -216,7 +218,7 @@ def range_(values: list[Value]) -> Value:
         raise CommandError(34449, "$range requires a non-zero step value")
     numbers = range(start, end, step)
     _check_length("$range", len(numbers))
-    result: list[Value] = [] if len(numbers) < LONG else LongList()
+    result: list[Value] = list_for(len(numbers))
     for at in range(0, len(numbers), _RANGE_PART):
         result.extend(numbers[at : at + _RANGE_PART])
         give_way(_RANGE_PART >> COPIED_BITS)
@@ -410,7 +412,8 @@ def zip_(values: list[Value]) -> Value:
     lengths = [len(array) for array in arrays]
     count = max(lengths) if values[1] is True else min(lengths)
     defaults = values[2] if isinstance(values[2], list) else []
-    rows: list[Value] = [] if count < LONG else LongList()
+    _check_length("$zip", count * (len(arrays) + 1))
+    rows: list[Value] = list_for(count)
     for i in range(count):
         row: list[Value] = [] if len(arrays) < LONG else LongList()
         give_way(1 + (len(arrays) >> COPIED_BITS))

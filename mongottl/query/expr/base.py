@@ -19,10 +19,12 @@ from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation
+from mongottl.document.copied import COPIED, COUNTED_BYTES
 from mongottl.document.freeing import LONG, LongDict, LongList, LongSet, freed_in_slices, put_aside
 from mongottl.document.interrupt import begin_evaluation, end_evaluation, give_way
+from mongottl.document.memory_size import size_of
 from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined, Value
-from mongottl.errors import CommandError, is_interruption
+from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.query.context import ParseContext
 from mongottl.query.registry import Registry
 from mongottl.query.timestamps import timestamp_seconds
@@ -39,16 +41,60 @@ class Unbound:
 UNBOUND: Final = Unbound()
 
 
+# What the values may take that an expression holds at once. mongod holds a field's value once, wherever the expression
+# names it, and has no such limit, but most of its operators have one of 100 MB for themselves. Here each mention of a
+# field is decoded. All fields of a document of 16 MB take 80 MB, if they are arrays of the shortest values.
+MAX_HELD_BYTES: Final = 256 << 20
+# Up to this number of bytes the elements of a list are short; and what an element takes besides.
+_SHORT_BYTES: Final[i64] = 32
+_ELEMENT_BYTES: Final[i64] = 40
+
+
+def _size_of_new(value: Value, copied: i64) -> i64:
+    """About the memory of a value in bytes. copied: as that of `hold`."""
+    if isinstance(value, list) and 0 < copied <= _SHORT_BYTES * len(value):
+        return copied + _ELEMENT_BYTES * len(value)
+    return size_of(value)
+
+
 class EvaluationContext:
     """The document that expressions read, and the current values of variables.
 
     root: the document, `$$ROOT`; assign the next document to it.
     slots: values of the bound variables, by slot number.
+    held: how many bytes the values take that are held while others are evaluated, such as the operands before the
+    present one. Whoever holds values calls `hold` for each if `COPIED.bytes` has changed, since something long has been
+    made; for others only if there are many of them, or they make a list. Then it calls `release`, or sets `held` as
+    before.
     """
 
     def __init__(self, root: bytes = EMPTY_DOCUMENT) -> None:
         self.root: bytes = root
         self.slots: list[Value] = []
+        self.held: i64 = 0
+
+    def hold(self, value: Value, copied: i64) -> None:
+        """Counts a value. ExceededMemoryLimit (146).
+
+        copied: how many bytes have been copied to make it. If these are few, its elements are short and not measured.
+        """
+        self.hold_bytes(_size_of_new(value, copied))
+
+    def hold_bytes(self, size: i64) -> None:
+        """Counts this size. ExceededMemoryLimit (146)."""
+        self.held += size
+        if self.held > MAX_HELD_BYTES:
+            raise CommandError(
+                ErrorCode.ExceededMemoryLimit,
+                f"The values that an expression holds at once exceed the memory limit of {MAX_HELD_BYTES} bytes",
+            )
+
+    def release(self, held: i64) -> None:
+        """Called when values have been used, or put into a list that is returned. held: as it was before."""
+        more: i64 = self.held - held
+        if more >= COUNTED_BYTES:
+            COPIED.bytes += more  # for whoever holds that list
+        self.held = held
 
     def bind(self, slot: i64, value: Value) -> None:
         """Stores a value in a slot, extending the slots if needed."""
@@ -111,11 +157,20 @@ OPERANDS_WEIGHT: Final = 8
 
 
 def evaluate_all(operands: list[Expression], ev: EvaluationContext, values: list[Value]) -> None:
-    """Appends the values of operands; if one fails, those before it."""
+    """Appends the values of operands, and counts them as held; if one fails, those before it."""
+    many: bool = len(operands) > OPERANDS_MASK
+    copied: i64 = COPIED.bytes
     for operand in operands:
-        values.append(operand.evaluate(ev))
-        if len(values) & OPERANDS_MASK == 0:
-            give_way(OPERANDS_WEIGHT)
+        value = operand.evaluate(ev)
+        values.append(value)
+        if COPIED.bytes != copied or (isinstance(value, str) and len(value) >= COUNTED_BYTES):
+            ev.hold(value, COPIED.bytes - copied)
+            copied = COPIED.bytes
+        elif many:
+            if isinstance(value, (str, bytes, list)):
+                ev.hold(value, 0)
+            if len(values) & OPERANDS_MASK == 0:
+                give_way(OPERANDS_WEIGHT)
 
 
 class Constant(Expression):
@@ -313,8 +368,10 @@ class FunctionExpression(Expression):
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         give_way()
+        held = ev.held
         values: list[Value] = [] if len(self.arguments) < LONG else LongList()
         evaluate_all(self.arguments, ev, values)
+        ev.held = held
         return self.function(values)
 
     def operands(self) -> list[Expression]:
@@ -331,13 +388,16 @@ class InOrderExpression(FunctionExpression):
     """An operator that ends at its first null operand: the operands after it are not evaluated."""
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
         values: list[Value] = [] if len(self.arguments) < LONG else LongList()
         try:
             evaluate_all(self.arguments, ev, values)
         except CommandError as error:
+            ev.held = held
             if values and not is_interruption(error) and self.function(values) is None:
                 return None
             raise
+        ev.held = held
         return self.function(values)
 
 
@@ -353,8 +413,10 @@ class CollatedExpression(FunctionExpression):
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         give_way()
+        held = ev.held
         values: list[Value] = [] if len(self.arguments) < LONG else LongList()
         evaluate_all(self.arguments, ev, values)
+        ev.held = held
         return self.collated(values, self.collation)
 
 
@@ -362,13 +424,16 @@ class CollatedInOrderExpression(CollatedExpression):
     """An InOrderExpression whose value also depends on the collation."""
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
         values: list[Value] = [] if len(self.arguments) < LONG else LongList()
         try:
             evaluate_all(self.arguments, ev, values)
         except CommandError as error:
+            ev.held = held
             if values and not is_interruption(error) and self.collated(values, self.collation) is None:
                 return None
             raise
+        ev.held = held
         return self.collated(values, self.collation)
 
 
@@ -419,6 +484,8 @@ def is_nullish(value: Value) -> bool:
 
 
 _NO_DOCUMENT: Final = EvaluationContext()
+# What the values of operators on constants may take that are kept, of all in what is parsed with one ParseContext.
+MAX_FOLDED_BYTES: Final = 128 << 20
 
 
 def fold(node: Expression, ctx: ParseContext) -> Expression:
@@ -426,7 +493,8 @@ def fold(node: Expression, ctx: ParseContext) -> Expression:
 
     If the operator fails on its constants, the expression is refused, even if no document would evaluate it; but only
     after the whole expression is parsed, since mongod's optimiser, which detects it, runs after its parser. Without
-    optimisation (`folding_fails` is false) the operator is kept and fails when it is evaluated.
+    optimisation (`folding_fails` is false) the operator is kept and fails when it is evaluated. It is also kept where
+    such values already take MAX_FOLDED_BYTES.
     """
     if not node.foldable():
         return node
@@ -436,10 +504,17 @@ def fold(node: Expression, ctx: ParseContext) -> Expression:
     for operand in operands:
         if not isinstance(operand, Constant):
             return node
+    if ctx.folded_bytes > MAX_FOLDED_BYTES:
+        return node
     begun = begin_evaluation()
     try:
-        return Constant(node.evaluate(_NO_DOCUMENT))
+        copied: i64 = COPIED.bytes
+        value = node.evaluate(_NO_DOCUMENT)
+        if COPIED.bytes != copied or isinstance(value, str):
+            ctx.folded_bytes += int(_size_of_new(value, COPIED.bytes - copied))
+        return Constant(value)
     except CommandError as error:
+        _NO_DOCUMENT.held = 0
         if is_interruption(error):
             raise
         if ctx.folding_fails and ctx.folding_error is None:

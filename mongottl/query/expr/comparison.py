@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.copied import COPIED
 from mongottl.document.types import Value
 from mongottl.query.expr.base import EvaluationContext, Expression, Scope, expression_parser
 from mongottl.query.expr.parser import parse_arguments
@@ -40,7 +41,16 @@ class ComparisonExpression(Expression):
         self.collation: Final = collation
 
     def evaluate(self, ev: EvaluationContext) -> Value:
-        order = compare_values(self.left.evaluate(ev), self.right.evaluate(ev), self.collation)
+        copied: i64 = COPIED.bytes
+        left = self.left.evaluate(ev)
+        if COPIED.bytes == copied:
+            right = self.right.evaluate(ev)
+        else:
+            held = ev.held
+            ev.hold(left, COPIED.bytes - copied)
+            right = self.right.evaluate(ev)
+            ev.held = held
+        order = compare_values(left, right, self.collation)
         operator = self.operator
         if operator == EQ:
             return order == 0

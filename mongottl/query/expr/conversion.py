@@ -11,7 +11,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.document.interrupt import give_way
+from mongottl.document.copied import COPIED
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.numbers import decimal_of, is_true, to_double, whole, whole_int32
 from mongottl.document.render import render_result
 from mongottl.document.types import (
@@ -413,7 +414,9 @@ def _to_binary(value: Value, subtype: int, format: str, big_endian: bool) -> Val
             raise ConversionError("Conversions between different binary subtypes are not supported")
         return value
     if isinstance(value, str):
-        return BinData(_bytes_in(value, subtype, format), subtype)
+        data = _bytes_in(value, subtype, format)
+        give_way_after(len(data))
+        return BinData(data, subtype)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _unsupported(value, BINARY)
     if isinstance(value, float):
@@ -471,16 +474,22 @@ class ConvertExpression(NamedExpression):
         self.byte_order: Final = parameters.get("byteOrder")
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
+        copied: i64 = COPIED.bytes
         value = self.input.evaluate(ev)
+        if COPIED.bytes != copied:
+            ev.hold(value, COPIED.bytes - copied)
         to = self.to.evaluate(ev)
         target = _target_of(to)
         if is_nullish(value):
             return None if self.on_null is None else self.on_null.evaluate(ev)
         if target < 0:
+            ev.held = held
             return None
         subtype = _subtype_of(to)
         format = self._format(ev)
         big_endian = self._big_endian(ev)
+        ev.held = held
         if format is None:
             needs_format = (isinstance(value, str) and target == BINARY) or (
                 isinstance(value, BinData) and target == STRING

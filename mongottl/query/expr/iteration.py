@@ -4,8 +4,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.copied import COPIED, note_elements
 from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
+from mongottl.document.memory_size import size_of
 from mongottl.document.numbers import is_true, whole_int32
 from mongottl.document.render import render_result
 from mongottl.document.types import Missing, Value
@@ -23,6 +25,9 @@ from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.parser import parse_operand, type_of
 from mongottl.query.expr.path import check_user_name
 from mongottl.versions import OLDEST
+
+# How many bytes are copied before the value of `$reduce` is measured again.
+_MEASURED_BYTES: Final[i64] = 32 << 20
 
 
 class MapExpression(NamedExpression):
@@ -44,11 +49,16 @@ class MapExpression(NamedExpression):
         return False
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
+        copied: i64 = COPIED.bytes
         array = self.input.evaluate(ev)
         if is_nullish(array):
             return None
         if not isinstance(array, list):
             raise CommandError(16883, f"input to $map must be an array not {type_of(array)}")
+        if COPIED.bytes != copied:
+            ev.hold(array, COPIED.bytes - copied)
+            copied = COPIED.bytes
         results: list[Value] = [] if len(array) < LONG else LongList()
         index = 0
         for item in array:
@@ -59,6 +69,11 @@ class MapExpression(NamedExpression):
                 index += 1
             value = self.body.evaluate(ev)
             results.append(None if isinstance(value, Missing) else value)
+            if COPIED.bytes != copied or isinstance(value, (str, bytes, list)):
+                ev.hold(value, COPIED.bytes - copied)
+                copied = COPIED.bytes
+        ev.release(held)
+        note_elements(len(results))
         return results
 
 
@@ -110,11 +125,15 @@ class FilterExpression(NamedExpression):
         return False
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
+        copied: i64 = COPIED.bytes
         array = self.input.evaluate(ev)
         if is_nullish(array):
             return None
         if not isinstance(array, list):
             raise CommandError(28651, f"input to $filter must be an array not {type_of(array)}")
+        if COPIED.bytes != copied:
+            ev.hold(array, COPIED.bytes - copied)
         left = len(array)
         limit = self.limit
         if limit is not None:
@@ -130,6 +149,8 @@ class FilterExpression(NamedExpression):
                 left -= 1
                 if left == 0:
                     break
+        ev.held = held
+        note_elements(len(kept))
         return kept
 
 
@@ -185,14 +206,21 @@ class ReduceExpression(NamedExpression):
         return False
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
+        copied: i64 = COPIED.bytes
         array = self.input.evaluate(ev)
         if is_nullish(array):
             return None
         if not isinstance(array, list):
             raise CommandError(40080, f"$reduce requires that 'input' be an array, found: {render_result(array)}")
+        if COPIED.bytes != copied:
+            ev.hold(array, COPIED.bytes - copied)
         ev.bind(self.value, self.initial.evaluate(ev))
         gathering = self.gathering
         gathered: Gathered | None = None
+        # What appends to the value adds to `held`, which may be too much as soon as another value replaces it.
+        around = ev.held
+        measured_at = COPIED.bytes + _MEASURED_BYTES
         for item in array:
             give_way()
             ev.bind(self.this, item)
@@ -201,14 +229,27 @@ class ReduceExpression(NamedExpression):
                     gathered = gathering.begin(ev.slots[self.value])
                 if gathered is not None:
                     if gathering.add(gathered, ev):
+                        if COPIED.bytes >= measured_at:
+                            measured_at = _measured(ev, around, gathered.size())
                         continue
                     ev.bind(self.value, gathered.result())
                     gathered = None
             # Nothing else holds the value meanwhile, so that it can be appended to in place.
             ev.bind(self.value, self.body.evaluate(ev))
+            if COPIED.bytes >= measured_at:
+                measured_at = _measured(ev, around, size_of(ev.slots[self.value]))
         value = ev.slots[self.value] if gathered is None else gathered.result()
         ev.slots[self.value] = None
+        ev.held = held
         return value
+
+
+def _measured(ev: EvaluationContext, around: i64, size: i64) -> i64:
+    """Counts the present value of `$reduce` beside what is held around it; how many bytes must have been copied before
+    it is measured again."""
+    ev.held = around
+    ev.hold_bytes(size)
+    return COPIED.bytes + max(size, _MEASURED_BYTES)
 
 
 _REDUCE: Final = Syntax(40075, 40076, [("input", 40077), ("initialValue", 40078), ("in", 40079)])

@@ -2,6 +2,9 @@
 
 from typing import Final
 
+from mypy_extensions import i64
+
+from mongottl.document.copied import COPIED
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError
@@ -31,12 +34,19 @@ class ParameterExpression(NamedExpression):
         self.ordered: Final[list[Expression | None]] = [parameters.get(key) for key in keys]
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
+        copied: i64 = COPIED.bytes
         values: list[Value] = []
         for node in self.ordered:
             if node is None:
                 values.append(ABSENT)
-            else:
-                values.append(node.evaluate(ev))
+                continue
+            value = node.evaluate(ev)
+            values.append(value)
+            if COPIED.bytes != copied:
+                ev.hold(value, COPIED.bytes - copied)
+                copied = COPIED.bytes
+        ev.held = held
         return self.function(values)
 
 

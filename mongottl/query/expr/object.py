@@ -2,9 +2,12 @@
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import DocumentBuilder, encode
+from mongottl.document.copied import COPIED
 from mongottl.document.freeing import LONG_BYTES, LongList
-from mongottl.document.interrupt import give_way
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.render import render_result, render_value
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.utf8 import encode_text
@@ -51,6 +54,7 @@ def object_to_array(value: Value) -> Value:
         builder.append("k", cursor.name())
         builder.append_raw(b"v", cursor.type_code, value, cursor.value, cursor.end)
         pairs.append(builder.finish())
+    give_way_after(len(value))
     return pairs
 
 
@@ -69,7 +73,9 @@ def array_to_object(value: Value) -> Value:
         give_way()
         key, member = _pair(item) if pairs else _key_value(item)
         found[key] = member
-    return encode(found)
+    document = encode(found)
+    give_way_after(len(document))
+    return document
 
 
 def _pair(item: Value) -> tuple[str, Value]:
@@ -180,8 +186,13 @@ class SetFieldExpression(NamedExpression):
         self.field_bytes: Final = encode_text(field)
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
+        copied: i64 = COPIED.bytes
         source = self.input.evaluate(ev)
+        if COPIED.bytes != copied:
+            ev.hold(source, COPIED.bytes - copied)
         value = MISSING if self.value is None else self.value.evaluate(ev)
+        ev.held = held
         if is_nullish(source):
             return None
         if not isinstance(source, bytes):

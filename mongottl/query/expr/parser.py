@@ -6,7 +6,10 @@ objects and arrays contain expressions, and all other values are constants.
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import DocumentBuilder, encode_fields
+from mongottl.document.copied import COPIED
 from mongottl.document.freeing import LONG, LongList, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.path import check_dollar
@@ -45,12 +48,18 @@ class ArrayExpression(Expression):
         self.items: Final[list[Expression]] = freed_in_slices(items)
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
+        copied: i64 = COPIED.bytes
         values: list[Value] = [] if len(self.items) < LONG else LongList()
         for item in self.items:
             value = item.evaluate(ev)
             values.append(None if isinstance(value, Missing) else value)
+            if COPIED.bytes != copied or isinstance(value, (str, bytes, list)):
+                ev.hold(value, COPIED.bytes - copied)
+                copied = COPIED.bytes
             if len(values) & OPERANDS_MASK == 0:
                 give_way(OPERANDS_WEIGHT)
+        ev.release(held)
         return values
 
     def operands(self) -> list[Expression]:
@@ -72,10 +81,17 @@ class ObjectExpression(Expression):
         builder = DocumentBuilder()
         names = self.name_bytes
         values = self.values
+        held = ev.held
+        copied: i64 = COPIED.bytes
         for i in range(len(names)):
             if i & OPERANDS_MASK == OPERANDS_MASK:
                 give_way(OPERANDS_WEIGHT)
             builder.append_named(names[i], values[i].evaluate(ev))
+            if COPIED.bytes != copied:
+                ev.held = held
+                ev.hold_bytes(builder.size())
+                copied = COPIED.bytes
+        ev.held = held
         return builder.finish()
 
     def operands(self) -> list[Expression]:

@@ -8,6 +8,7 @@ from mongottl.document.sorting import sorted_distinct
 from mongottl.document.types import Value
 from mongottl.document.value_set import ValueSet
 from mongottl.errors import CommandError
+from mongottl.query.expr.array import MAX_ARRAY_BYTES
 from mongottl.query.expr.base import (
     COMMUTATIVE,
     CollatedExpression,
@@ -40,8 +41,10 @@ def set_union(values: list[Value], collation: Collation | None) -> Value:
                 17043, f"All operands of $setUnion must be arrays. One argument is of type: {type_of(array)}"
             )
         arrays.append(array)
-    if all(all_compare_as_python(array) for array in arrays):  # sorting a million takes half as long as hashing
-        numbers = list_for(sum([len(array) for array in arrays]))
+    total = sum([len(array) for array in arrays])
+    # Sorting a million takes half as long as hashing; but one array may be named often.
+    if total * 8 <= MAX_ARRAY_BYTES and all(all_compare_as_python(array) for array in arrays):
+        numbers = list_for(total)
         for array in arrays:
             numbers.extend(array)
         return sorted_distinct(numbers)

@@ -4,7 +4,7 @@ $strLenBytes $strLenCP $substr $substrBytes $substrCP $toLower $toUpper $trim`. 
 from typing import Final
 
 from mongottl.document.freeing import LONG, LongList
-from mongottl.document.interrupt import give_way
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.numbers import TWO_63, clamp_to_long, decimal_of, whole_int32
 from mongottl.document.render import render_result
 from mongottl.document.types import (
@@ -314,6 +314,7 @@ def split(values: list[Value]) -> Value:
         )
     if delimiter == "":
         raise CommandError(40087, "$split requires a non-empty separator")
+    give_way_after(len(text))
     if is_valid_text(delimiter):
         return _split_in_windows(text, delimiter)
     # Bytes that may be in the middle of a character: as Latin 1 each byte is one.

@@ -2,13 +2,16 @@
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import encode, encode_array, encode_fields
+from mongottl.document.copied import COPIED
 from mongottl.document.freeing import LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError
-from mongottl.query.expr.base import EvaluationContext, Expression, Scope, expression_parser
+from mongottl.query.expr.base import OPERANDS_MASK, EvaluationContext, Expression, Scope, expression_parser
 from mongottl.query.expr.parser import parse_operand
 from mongottl.query.expr.path import check_user_name
 from mongottl.versions import OLDEST
@@ -22,11 +25,20 @@ class LetExpression(Expression):
         self.body: Final = body
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        held = ev.held
+        copied: i64 = COPIED.bytes
         # The values cannot read each other's variables: the slots are above all slots in scope for them.
         for i in range(len(self.slots)):
             give_way()
-            ev.bind(self.slots[i], self.values[i].evaluate(ev))
-        return self.body.evaluate(ev)
+            value = self.values[i].evaluate(ev)
+            ev.bind(self.slots[i], value)
+            if COPIED.bytes != copied or i > OPERANDS_MASK:
+                ev.hold(value, COPIED.bytes - copied)
+                copied = COPIED.bytes
+        held = ev.held - held
+        value = self.body.evaluate(ev)
+        ev.held -= held
+        return value
 
     def operands(self) -> list[Expression]:
         return [*self.values, self.body]

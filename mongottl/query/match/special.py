@@ -36,6 +36,7 @@ class ExprExpression(WholeDocumentExpression):
     def matches_at(self, buf: bytes, start: i64) -> bool:
         evaluation = self._evaluation
         evaluation.root = buf if start == 0 else read_embedded(buf, start)
+        evaluation.held = 0  # after an error it may be more
         value = self.expression.evaluate(evaluation)
         return is_true(value)
 

@@ -2,9 +2,12 @@
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.compare import bracket_of, compare_values
+from mongottl.document.copied import COPIED
 from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
@@ -325,17 +328,27 @@ class BucketAutoSource(SortingSource):
                     give_way()
                     states.append(accumulator.start(EMPTY_DOCUMENT))
                 self._states = states
-            self._ev.root = doc
+            ev = self._ev
+            ev.root = doc
+            ev.held = 0
+            begun: i64 = COPIED.bytes
+            copied = begun
             gathered = 0
             for i in range(len(states)):
                 give_way()
-                states[i].add(spec.output[i].argument.evaluate(self._ev))
+                argument = spec.output[i].argument.evaluate(ev)
+                if COPIED.bytes != copied:
+                    ev.hold(argument, COPIED.bytes - copied)
+                    copied = COPIED.bytes
+                states[i].add(argument)
                 if states[i].grows():
                     limit = growth_limit(spec.output[i].name, self._limits)
                     size = states[i].size()
                     if size > limit:
                         raise accumulator_limit_exceeded(spec.output[i].name, limit)
                     gathered += size
+                elif copied != begun:
+                    gathered += states[i].size()
             if gathered and not self._share.need(gathered):
                 raise self._share.memory.exceeded("$bucketAuto")
             self._filled += 1

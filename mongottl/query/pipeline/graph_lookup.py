@@ -4,6 +4,7 @@ from typing import Final
 
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import encode_value
+from mongottl.document.memory_size import size_of
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.render import render_result
@@ -13,7 +14,6 @@ from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Expression, parse_expression
-from mongottl.query.expr.accumulators import size_of
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at

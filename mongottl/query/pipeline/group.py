@@ -11,8 +11,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.config import MemoryLimits
-from mongottl.document.build import DocumentBuilder, encode, encode_fields
+from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
+from mongottl.document.copied import COPIED
 from mongottl.document.freeing import LONG, LONG_BYTES, LongDict, LongList, list_for, put_aside, set_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
@@ -41,6 +42,8 @@ _MAX_REMEMBERED_BYTES: Final = 256  # of one such key
 _LONG_KEY_BYTES: Final = 65536
 _HASHED_BYTES: Final = 1024
 _GROUP_BYTES: Final = 200  # approximate memory of a group besides its key and states
+# After how many bytes of long values that were made the size of the groups is checked before the end of a batch.
+_MANY_COPIED_BYTES: Final[i64] = 16 << 20
 _MAX_DIVIDED_PER_CALL: Final = 4096  # groups
 _GROUP_CODES: Final[dict[str, int]] = {"can't $divide by zero": 4848401, "can't $mod by zero": 4848403}
 
@@ -329,13 +332,16 @@ class GroupSource(DocumentSource):
     def _add(self, batch: list[bytes]) -> None:
         ev = self._ev
         key = self._key
+        copied: i64 = COPIED.bytes
         for doc in batch:
             ev.root = doc
             group = self._group_by_field(key, doc) if isinstance(key, FieldExpression) else self._group_of(key, doc)
             if group is not None:
                 self._add_to(group)
-                if self._many:
+                if self._many or COPIED.bytes - copied >= _MANY_COPIED_BYTES:
                     self._check_size()
+                    copied = COPIED.bytes
+        ev.root = EMPTY_DOCUMENT  # a `$facet` may have a thousand groups, each with its last document
 
     def _add_to(self, group: Group) -> None:
         """Adds the current document to a group."""
@@ -343,12 +349,17 @@ class GroupSource(DocumentSource):
             self._add_growing(group)
         else:
             ev = self._ev
+            ev.held = 0
+            copied: i64 = COPIED.bytes
             arguments = self._arguments
             states = group.states
             for i in range(len(states)):
                 if self._many:
                     give_way()
                 value = arguments[i].evaluate(ev)
+                if COPIED.bytes != copied:
+                    ev.hold(value, COPIED.bytes - copied)
+                    copied = COPIED.bytes
                 if not self._is_new and isinstance(value, (str, bytes, list)):
                     # It may replace a smaller value.
                     before: i64 = states[i].size()
@@ -368,6 +379,8 @@ class GroupSource(DocumentSource):
     def _add_growing(self, group: Group) -> None:
         """Adds the current document to a group whose states grow, and measures them."""
         ev = self._ev
+        ev.held = 0
+        copied: i64 = COPIED.bytes
         growing = self._growing
         states = group.states
         next_growing = 0
@@ -375,16 +388,20 @@ class GroupSource(DocumentSource):
             if self._many:
                 give_way()
             state = states[i]
+            value = self._arguments[i].evaluate(ev)
+            if COPIED.bytes != copied:
+                ev.hold(value, COPIED.bytes - copied)
+                copied = COPIED.bytes
             if next_growing < len(growing) and growing[next_growing] == i:
                 before: i64 = state.size()
-                state.add(self._arguments[i].evaluate(ev))
+                state.add(value)
                 size: i64 = state.size()
                 self._size += size - before
                 if size > self._growth_limits[next_growing]:
                     raise accumulator_limit_exceeded(self._accumulators[i].name, self._growth_limits[next_growing])
                 next_growing += 1
             else:
-                state.add(self._arguments[i].evaluate(ev))
+                state.add(value)
 
     def _group_by_field(self, key: FieldExpression, doc: bytes) -> Group | None:
         name = key.name_bytes

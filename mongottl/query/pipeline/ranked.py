@@ -3,10 +3,14 @@ $bottomN`, and `$median $percentile`."""
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
+from mongottl.document.copied import COPIED
 from mongottl.document.freeing import LONG, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
+from mongottl.document.memory_size import size_of
 from mongottl.document.numbers import to_double, whole
 from mongottl.document.render import render_result, render_value
 from mongottl.document.sorting import sorted_by_keys
@@ -15,7 +19,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
-from mongottl.query.expr.accumulators import AccumulatorState, GatheredState, size_of
+from mongottl.query.expr.accumulators import AccumulatorState, GatheredState
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.digest import Digest
 from mongottl.query.expr.numbers import width
@@ -157,7 +161,10 @@ class TopArgument(Expression):
         self.output: Final = output
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        copied: i64 = COPIED.bytes
         value = self.output.evaluate(ev)
+        if COPIED.bytes != copied:
+            ev.hold(value, COPIED.bytes - copied)  # what `evaluate` returns hides it
         return TopEntry(self.pattern.sort_key(ev.root), None if isinstance(value, Missing) else value)
 
     def operands(self) -> list[Expression]:

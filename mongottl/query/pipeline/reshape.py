@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.bson_field import missing_field, unknown_field
-from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
+from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, check_built, encode, encode_fields
 from mongottl.document.freeing import LONG, LongDict, LongList, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.path import check_field_path
@@ -92,9 +92,14 @@ class FieldTree:
             return self.apply(buf, pos, ev)
         if type_code == ARRAY:
             values: list[Value] = []
+            size: i64 = 0
             cursor = ElementCursor(buf, pos)
             while cursor.next():
-                values.append(self._applied(buf, cursor.type_code, cursor.value, ev))
+                value = self._applied(buf, cursor.type_code, cursor.value, ev)
+                values.append(value)
+                if isinstance(value, bytes):
+                    size += len(value)
+                    check_built(size)
             return values
         return self.apply(EMPTY_DOCUMENT, 0, ev)
 

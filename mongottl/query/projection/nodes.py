@@ -13,7 +13,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.document.build import encode_value, index_name
+from mongottl.document.build import check_built, encode_value, index_name
 from mongottl.document.freeing import LONG, LongDict, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.splice import element, finish_document, frame, start_document
@@ -133,9 +133,11 @@ class ProjectionNode:
                 continue
             if entry.kind == NODE:
                 writer.write(self._project_value(entry, cursor, ev))
+                check_built(len(writer))
                 placed.add(entry)
             elif not self.inclusive and entry not in placed:
                 writer.write(compute(entry, ev))
+                check_built(len(writer))
                 placed.add(entry)
         if start >= 0:
             writer.write(buf[start : cursor.element])
@@ -143,6 +145,7 @@ class ProjectionNode:
             for entry in self.entries:
                 if entry.computes() and entry not in placed:
                     writer.write(compute(entry, ev))
+                    check_built(len(writer))
         return finish_document(writer)
 
     def _project_value(self, entry: Entry, cursor: ElementCursor, ev: EvaluationContext) -> bytes:
@@ -171,6 +174,8 @@ class ProjectionNode:
                 continue
             else:
                 writer.write(element(cursor.type_code, index_name(index), buf[cursor.value : cursor.end]))
+            if self.has_computed:
+                check_built(len(writer))
             index += 1
         return finish_document(writer)
 
@@ -180,6 +185,7 @@ class ProjectionNode:
         for entry in self.entries:
             if entry.computes():
                 writer.write(compute(entry, ev))
+                check_built(len(writer))
         return finish_document(writer)
 
     def collect_paths(self, above: str, included: list[str], read: set[str]) -> bool:

@@ -9,10 +9,10 @@ from mongottl.document.build import DocumentBuilder, encode, encode_array, encod
 from mongottl.document.compare import compare_documents, compare_values
 from mongottl.document.keystring import encode_raw
 from mongottl.document.keystring import encode_value as key_of
+from mongottl.document.memory_size import size_of
 from mongottl.document.types import ARRAY, DOCUMENT, Value
 from mongottl.document.walk import decode_array, is_deeper
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.query.expr.accumulators import size_of
 
 
 def nested_list(levels: int) -> Value:

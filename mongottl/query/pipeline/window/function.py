@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from mypy_extensions import i64
 
 from mongottl.document.bson_field import read_fields
+from mongottl.document.copied import COPIED
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
@@ -86,11 +87,13 @@ class WindowAccumulator(WindowFunction):
     def _add(self, partition: Partition, end: int, ev: EvaluationContext) -> None:
         """Adds the documents up to the end of the frame."""
         argument = self.spec.argument
+        copied: i64 = COPIED.bytes
         while self._end < end:
             give_way()
             ev.root = partition.document(self._end)
             self._state.add(argument.evaluate(ev))
-            if self._state.grows():
+            if COPIED.bytes != copied or self._state.grows():
+                copied = COPIED.bytes
                 size = self._state.size()
                 partition.check_gathered(size, self._gathered)
                 self._gathered = size

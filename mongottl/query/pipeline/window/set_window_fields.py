@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.copied import COPIED
 from mongottl.document.disjoint_paths import DisjointPaths
 from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
@@ -192,9 +193,15 @@ class WindowSource(SortingSource):
         while position < partition.count and len(found) < BATCH_SIZE and steps < STEPS and room > 0:
             doc = partition.document(position)
             values: list[Value] = list_for(len(self._functions))
+            ev = self._ev
+            ev.held = 0
+            copied: i64 = COPIED.bytes
             for function in self._functions:
                 give_way()
-                value = function.value(partition, position, self._ev)
+                value = function.value(partition, position, ev)
+                if COPIED.bytes != copied:
+                    ev.hold(value, COPIED.bytes - copied)
+                    copied = COPIED.bytes
                 steps += function.steps
                 values.append(None if isinstance(value, Missing) else value)
             changed = outputs.put(doc, values)

@@ -13,10 +13,11 @@ from mypy_extensions import i64
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.memory_size import size_of
 from mongottl.document.numbers import to_double
 from mongottl.document.types import Decimal128, Int64, Value
 from mongottl.query.expr import Expression
-from mongottl.query.expr.accumulators import AccumulatorState, AvgState, StdDevState, SumState, size_of
+from mongottl.query.expr.accumulators import AccumulatorState, AvgState, StdDevState, SumState
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.numbers import long_or_double, narrow, width
 
