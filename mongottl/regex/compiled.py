@@ -85,7 +85,7 @@ class SearchElsewhere(ABC):
 
     @abstractmethod
     def search_many(self, pattern: bytes, options: str, subjects: list[bytes]) -> bytes | None:
-        """For each subject 1 if there is a match, else 0."""
+        """For each subject 1 if there is a match, else 0. For fewer of them if it takes long, but at least one."""
         raise NotImplementedError
 
 
@@ -299,10 +299,13 @@ class CompiledRegex:
 
     def _ask_about(self, subjects: list[bytes]) -> None:
         elsewhere = _elsewhere.get(threading.get_ident())
-        found = None if elsewhere is None else elsewhere.search_many(self.pattern, self.options, subjects)
-        if found is not None:
+        while elsewhere is not None and subjects:
+            found = elsewhere.search_many(self.pattern, self.options, subjects)
+            if not found:
+                return
             for i in range(len(found)):
                 self._known[subjects[i]] = found[i] != 0
+            subjects = subjects[len(found) :]
 
     def first_match(self, subject: bytes) -> list[tuple[int, int]] | None:
         """`Matches.spans` of the first match; None if there is none."""

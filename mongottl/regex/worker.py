@@ -5,7 +5,8 @@ Requests begin with their pattern, as `PATTERN`, its bytes, and its options. The
     S  `SEARCH` and a subject. Reply: numbers as `array` has them. If it was asked whether there is a match: 0 if there
        is one, or nothing. If matches were asked for: where to go on, -1 if these were the last ones; then for each
        match its begin and end and those of its groups, as bytes
-    M  the number of subjects, the length of each, and all of them. Reply: for each a byte, 1 if it has a match, else 0
+    M  the number of subjects, the length of each, and all of them. Reply: for each a byte, 1 if it has a match, else 0;
+       for fewer of them if it takes long
 
 Replies are of kind D.
 """
@@ -25,6 +26,10 @@ SEARCH: Final = Struct("<II")
 # Of numbers in replies, as `array` names them: bytes of a subject.
 NUMBERS: Final = "i"
 
+# After this time a request for many subjects is answered, though not for all.
+_LONG_S: Final = 0.05
+# It ends by itself after this time, in case that what kills it has ended.
+_MOST_S: Final = 3600
 # About how many numbers a reply has at most.
 _MOST_NUMBERS: Final = 1 << 18
 
@@ -107,6 +112,7 @@ class Searcher:
         # It needs no files and sockets. If a pattern finds a hole in the library, it can open none.
         with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as replies:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_CPU, (_MOST_S, _MOST_S))
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
             while len(header := requests.read(5)) == 5:
                 reply = self.answer(header[:1], requests.read(int.from_bytes(header[1:], "little")))
@@ -121,11 +127,19 @@ def _found_in_each(pattern: _Pattern, request: bytes, position: int) -> bytes:
     lengths = array(NUMBERS)
     lengths.frombytes(request[position + 4 : position + 4 + 4 * count])
     position += 4 + 4 * count
+    began_s = _used_s()
     found = bytearray()
     for length in lengths:
         found.append(pattern.found(request[position : position + length], 0) is not None)
         position += length
+        if _used_s() - began_s > _LONG_S:
+            break
     return bytes(found)
+
+
+def _used_s() -> float:
+    """The time of the processor that the process has used, in seconds."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
 
 
 def prepare(arguments: list[str]) -> Callable[[], None]:

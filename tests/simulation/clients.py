@@ -558,16 +558,21 @@ def check_found(
 ) -> None:
     """What was certainly there was found once, and nothing was found that may not have been there.
 
-    pages: the instants that each may have gone by, and its documents.
+    pages: the instants that each may have gone by, and its documents. A sort may have read a document for an earlier
+    page, whose `ttl` has been over since then: if it was renewed meanwhile it lives, and is found as it was read.
     """
     model = stage.model
     by_key: dict[str, list[Document]] = {}
     instants: set[int] = set().union(*(seen for seen, _ in pages))
+    earlier: set[int] = set()
     for seen, found in pages:
+        earlier |= seen
         for document in found:
-            by_key.setdefault(document["_id"], []).append(document)
+            key = document["_id"]
+            by_key.setdefault(key, []).append(document)
             assert matches(document), (document, pages)
-            possible = [version.content for version in model.possible(document["_id"], *turns, seen)]
+            lives = any(version.content is not None for version in model.possible(key, *turns, seen))
+            possible = [version.content for version in model.possible(key, *turns, earlier if lives else seen)]
             assert document in possible, f"{document} was found; it may have been {possible}"
     for key in model.versions:
         certain = model.certain(key, *turns, instants)
