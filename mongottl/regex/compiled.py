@@ -14,12 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from mongottl.document.interrupt import LOOKED_WORK, give_way
 from mongottl.document.utf8 import is_valid_utf8
 from mongottl.errors import CommandError
-from mongottl.regex.library import OPTIONS, library, next_start
+from mongottl.regex.library import OPTIONS, code_of, library, next_start
 
 # mongod's codes: the pattern does not compile; an option letter is unknown.
 REGEX_COMPILE_ERROR: Final = 51091
@@ -36,7 +36,7 @@ _MOST_NS: Final = 40_000_000
 # rest of the text, by a character in a nanosecond, and through the whole pattern: by a byte of it in 30, if that may be
 # an assertion, or else in 8. So the limit depends on the lengths of the pattern and of the text; it is computed for
 # these lengths, and is the same for shorter texts.
-_TEXT_BYTES: Final = (64, 256, 1024, 4096)
+_TEXT_BYTES: Final = (64, 256, 1024, 4096)  # as in `_at_once`
 _ASSERTION_NS: Final = 30
 _CHARACTER_NS: Final = 8
 # Without repetitions a step goes through the pattern alone, so that the text may be longer: with this limit of steps.
@@ -143,7 +143,9 @@ class CompiledRegex:
         self._is_literal = False
         self._anchored = False
         # The longest text that is searched at once with _STEPS_OF_LONG_TEXTS.
-        self._longest = 0
+        self._longest: i64 = 0
+        self._match: Any = None
+        self._context: Any = None
         self._groups = -1
         # Whether it may ask other processes about the next texts, so that `search_ahead` pays; as for the last ones.
         self.asks_processes: bool = False
@@ -165,6 +167,8 @@ class CompiledRegex:
     def _check(self) -> None:
         """Compiles it, but not to machine code, which takes longer and is not needed before the first search."""
         found_by = library()
+        self._match = found_by.match
+        self._context = found_by.context
         if sum([self.pattern.count(begin) for begin in _RECURSIONS]) > _MOST_RECURSIONS:
             raise CommandError(REGEX_COMPILE_ERROR, "Regular expression is invalid: it has too many recursions")
         try:
@@ -180,23 +184,25 @@ class CompiledRegex:
             self._limited = [None] * (len(_TEXT_BYTES) + 1)
         self.asks_processes = self._longest == 0
 
-    def _at_once(self, size: int) -> Any:
+    def _at_once(self, size: i64) -> Any:
         """The pattern with the limit with which it is searched for at once in a text of some size; None if that may
         take long."""
-        kind = 0
-        while kind < len(_TEXT_BYTES) and size > _TEXT_BYTES[kind]:
-            kind += 1
-        if kind == len(_TEXT_BYTES) and size > self._longest:
+        kind: i64 = 4
+        if size <= 256:
+            kind = 0 if size <= 64 else 1
+        elif size <= 4096:
+            kind = 2 if size <= 1024 else 3
+        elif size > self._longest:
             return None
-        compiled = self._limited[kind]
-        if compiled is _UNKNOWN:
-            steps = _STEPS_OF_LONG_TEXTS if kind == len(_TEXT_BYTES) else self._most_steps(_TEXT_BYTES[kind])
-            compiled = None
-            if steps > 0:
-                compiled = _compiled(b"(*LIMIT_MATCH=%d)" % steps + self.pattern, self.options)
-                give_way(LOOKED_WORK)
-            self._limited[kind] = compiled
-        return compiled
+        code = self._limited[kind]
+        return self._limit(kind) if code is _UNKNOWN else code
+
+    def _limit(self, kind: i64) -> Any:
+        steps = _STEPS_OF_LONG_TEXTS if kind == len(_TEXT_BYTES) else self._most_steps(_TEXT_BYTES[kind])
+        code = _machine_code(b"(*LIMIT_MATCH=%d)" % steps + self.pattern, self.options) if steps > 0 else None
+        self._limited[kind] = code
+        give_way(LOOKED_WORK)
+        return code
 
     def _most_steps(self, size: int) -> int:
         """The limit of steps for texts of up to this size; 0 if there is none with which a search is short."""
@@ -212,12 +218,12 @@ class CompiledRegex:
     def _found_at_once(self, subject: bytes, start: int, most: int) -> Sequence[int] | None:
         """`_found`, or None if that may take long."""
         give_way(_SEARCH_WORK)
-        compiled = self._at_once(len(subject))
-        if compiled is None:
+        code = self._at_once(len(subject))
+        if code is None:
             return None
         found_by = library()
         try:
-            found = found_by.found(compiled, subject, start)
+            found = found_by.found(code, subject, start)
         except found_by.library_error as error:
             if _is_limit(error):
                 return None
@@ -227,8 +233,10 @@ class CompiledRegex:
     def _found(self, subject: bytes, start: int, most: int) -> Sequence[int]:
         """The numbers of a reply of `worker`; for one match only, if that is found here."""
         numbers = self._found_at_once(subject, start, most)
-        if numbers is not None:
-            return numbers
+        return self._found_apart(subject, start, most) if numbers is None else numbers
+
+    def _found_apart(self, subject: bytes, start: int, most: int) -> Sequence[int]:
+        """`_found` where that may take long: by another process, if one can be asked."""
         elsewhere = _elsewhere.get(threading.get_ident())
         if elsewhere is not None:
             numbers = elsewhere.search(self.pattern, self.options, subject, start, most)
@@ -237,9 +245,8 @@ class CompiledRegex:
                 return numbers
         found_by = library()
         if self._unlimited is None:
-            self._unlimited = _compiled(self.pattern, self.options) or found_by.compiled(
-                self.pattern, self.options, False
-            )
+            code = _machine_code(self.pattern, self.options)
+            self._unlimited = code or code_of(found_by.compiled(self.pattern, self.options, False))
         try:
             found = found_by.found(self._unlimited, subject, start)
         except found_by.library_error:
@@ -265,7 +272,15 @@ class CompiledRegex:
             known = self._known.get(subject)
             if known is not None:
                 return known
-        return len(self._found(subject, 0, 0)) > 0
+        give_way(_SEARCH_WORK)
+        code = self._at_once(len(subject))
+        if code is not None:
+            try:
+                return self._match(code, subject, len(subject), 0, self._context)[0] is not None
+            except library().library_error as error:
+                if not _is_limit(error):
+                    return False
+        return len(self._found_apart(subject, 0, 0)) > 0
 
     def search_ahead(self, subjects: list[bytes]) -> None:
         """Searches these, many in one request, before `found_in` is asked about each of them; then `end_ahead`."""
@@ -328,11 +343,11 @@ _NOTHING: Final[list[int]] = []
 _SOMETHING: Final[list[int]] = [0]
 
 
-def _compiled(pattern: bytes, options: str) -> Any:
+def _machine_code(pattern: bytes, options: str) -> Any:
     """A pattern as machine code; None if it is too large for that."""
     found_by = library()
     try:
-        return found_by.compiled(pattern, options, True)
+        return code_of(found_by.compiled(pattern, options, True))
     except found_by.library_error:
         return None
 

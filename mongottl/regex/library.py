@@ -12,6 +12,7 @@ _NO_UTF_CHECK: Final = 0x40000000
 class Library:
     """The binding's functions and flag values.
 
+    match, context: searches, and its last argument; as `found`, which takes longer.
     pattern_error, library_error: its errors, for a pattern that does not compile and a search that fails.
     """
 
@@ -19,10 +20,10 @@ class Library:
         import pcre2
 
         # The wrapper's Pattern.search takes seven times as long as the library's match, so that is called directly.
-        self._match: Final[Any] = pcre2._cy.match
+        self.match: Final[Any] = pcre2._cy.match
         self._compile: Final[Any] = pcre2.compile
         self._span: Final[Any] = pcre2._cy.match_substring_span_bynumber
-        self._context: Final[Any] = pcre2._EMPTY_MATCH_CONTEXT
+        self.context: Final[Any] = pcre2._EMPTY_MATCH_CONTEXT
         self.pattern_error: Final[Any] = pcre2.PatternError
         self.library_error: Final[Any] = pcre2.LibraryError
         # UTF-8, but \w, \d and \b mean ASCII unless the pattern says (*UCP): mongod's setting.
@@ -42,14 +43,14 @@ class Library:
             flags |= self._flag_of[letter]
         return self._compile(pattern, flags, jit=to_machine_code)
 
-    def found(self, compiled: Any, subject: bytes, start: int) -> Any:
+    def found(self, code: Any, subject: bytes, start: int) -> Any:
         """The first match from `start` on; None if there is none. The binding's error if the search fails.
 
-        start: 0, or the end of an earlier match: only a search from 0 validates the UTF-8 of the subject, since
-        otherwise each of many searches in a long text would validate the rest of it.
+        code: of a compiled pattern (`code_of`). start: 0, or the end of an earlier match: only a search from 0 validates
+        the UTF-8 of the subject, since otherwise each of many searches in a long text would validate the rest of it.
         """
         options = _NO_UTF_CHECK if start > 0 else 0
-        return self._match(compiled._pcre2_code, subject, len(subject), start, self._context, options)[0]
+        return self.match(code, subject, len(subject), start, self.context, options)[0]
 
     def add_spans(self, numbers: list[int], match: Any, subject: bytes, groups: int) -> None:
         """Adds begin and end of a match and of each of its groups, as bytes of the subject; -1 for unset groups."""
@@ -57,6 +58,10 @@ class Library:
             begin, end = self._span(match, subject, group)
             numbers.append(begin)
             numbers.append(end)
+
+
+def code_of(compiled: Any) -> Any:
+    return compiled._pcre2_code
 
 
 _loaded: Final[list[Library]] = []

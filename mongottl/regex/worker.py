@@ -17,7 +17,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
-from mongottl.regex.library import Library, library, next_start
+from mongottl.regex.library import Library, code_of, library, next_start
 
 # The lengths of the pattern and of its options.
 PATTERN: Final = Struct("<HH")
@@ -48,21 +48,22 @@ class _Pattern:
         self._library: Final = found_by
         self._interpreted: Any = None
         try:
-            self._compiled = found_by.compiled(_HEAP_LIMIT + pattern, options, True)
+            compiled = found_by.compiled(_HEAP_LIMIT + pattern, options, True)
         except found_by.library_error:  # it is too large for machine code
-            self._compiled = found_by.compiled(_HEAP_LIMIT + pattern, options, False)
-        self.groups: Final = int(self._compiled.groups)
+            compiled = found_by.compiled(_HEAP_LIMIT + pattern, options, False)
+        self._code: Final = code_of(compiled)
+        self.groups: Final = int(compiled.groups)
 
     def found(self, subject: bytes, start: int) -> Any:
         """The first match from `start` on; None if there is none, or if the search exceeds PCRE2's limits."""
         try:
-            return self._library.found(self._compiled, subject, start)
+            return self._library.found(self._code, subject, start)
         except self._library.library_error as error:
             if "JIT stack" not in str(error):
                 return None
         # Machine code has 32 KB for what it may have to go back to.
         if self._interpreted is None:
-            self._interpreted = self._library.compiled(_HEAP_LIMIT + self.pattern, self.options, False)
+            self._interpreted = code_of(self._library.compiled(_HEAP_LIMIT + self.pattern, self.options, False))
         try:
             return self._library.found(self._interpreted, subject, start)
         except self._library.library_error:
