@@ -46,8 +46,9 @@ class Library:
     def found(self, code: Any, subject: bytes, start: int) -> Any:
         """The first match from `start` on; None if there is none. The binding's error if the search fails.
 
-        code: of a compiled pattern (`code_of`). start: 0, or the end of an earlier match: only a search from 0 validates
-        the UTF-8 of the subject, since otherwise each of many searches in a long text would validate the rest of it.
+        code: of a compiled pattern (`code_of`). start: 0, or the end of an earlier match: only a search from 0
+        validates the UTF-8 of the subject, since otherwise each of many searches in a long text would validate the
+        rest of it.
         """
         options = _NO_UTF_CHECK if start > 0 else 0
         return self.match(code, subject, len(subject), start, self.context, options)[0]
