@@ -482,6 +482,7 @@ class ConvertExpression(NamedExpression):
         to = self.to.evaluate(ev)
         target = _target_of(to)
         if is_nullish(value):
+            ev.held = held
             return None if self.on_null is None else self.on_null.evaluate(ev)
         if target < 0:
             ev.held = held

@@ -88,10 +88,12 @@ class WindowAccumulator(WindowFunction):
         """Adds the documents up to the end of the frame."""
         argument = self.spec.argument
         copied: i64 = COPIED.bytes
+        held = ev.held
         while self._end < end:
             give_way()
             ev.root = partition.document(self._end)
             self._state.add(argument.evaluate(ev))
+            ev.held = held  # what the state keeps of it is measured there
             if COPIED.bytes != copied or self._state.grows():
                 copied = COPIED.bytes
                 size = self._state.size()

@@ -64,6 +64,17 @@ def test_numbers_of_long_values_are_not_counted(aggregate: Callable[..., list[di
     assert document["f99"] == 4 << 20
 
 
+def test_documents_of_a_window_are_not_counted_together(aggregate: Callable[..., list[dict[str, Any]]]) -> None:
+    documents = [{"_id": number, "t": "x" * (1 << 20)} for number in range(70)]
+    top = {"$top": {"sortBy": {"_id": 1}, "output": {"$concat": ["$t"] * 4}}}
+    found = aggregate(
+        documents,
+        {"$setWindowFields": {"output": {"top": top}}},
+        {"$project": {"n": {"$strLenBytes": "$top"}}},
+    )
+    assert [document["n"] for document in found] == [4 << 20] * 70
+
+
 def test_binary_data_counts_as_much_as_text(refused: Refused) -> None:
     documents = [{"_id": number, "b": b"x" * (8 << 20)} for number in range(14)]
     assert refused(documents, {"$group": {"_id": None, "all": {"$push": "$b"}}}) == ErrorCode.ExceededMemoryLimit
