@@ -19,7 +19,8 @@ A numeric component is a field name in documents and an index in arrays; an arra
 at the end of the path is not traversed. A leaf matches if any of the path's values matches, missing included.
 
 Positions follow `document.walk`: a value is (buf, type code, offset), a document (buf, start). Nodes have no state of
-an evaluation, so a tree can be reused.
+an evaluation, so a tree can be reused; but one that has tested documents ahead belongs to one operation until it has
+been asked about them (`test_ahead`).
 """
 
 from typing import Final
