@@ -346,4 +346,4 @@ def test_a_long_text_to_convert_is_matched_in_parts() -> None:
     document = bson.encode({"text": "a" * (1 << 22)})
     with measured() as gaps:
         node.evaluate(EvaluationContext(document))
-    assert gaps.count >= 64
+    assert gaps.count >= 32
