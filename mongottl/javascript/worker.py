@@ -13,13 +13,12 @@ All conversions between BSON and JSON are done here, where they cost the server'
 """
 
 import os
-import resource
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from mongottl.javascript.answers import answer
+from mongottl.processes.serving import serve
 
 # A lower priority than the server's, whose other clients a script must not hold up.
 _NICENESS: Final = 10
@@ -30,36 +29,34 @@ def prepare(arguments: list[str]) -> Callable[[], None]:
     # The extension of the package quickjs, which itself imports much of the standard library besides.
     import _quickjs
 
-    return partial(run, _quickjs, Path(arguments[0]).read_text(encoding="utf-8"))
+    return Runner(_quickjs, Path(arguments[0]).read_text(encoding="utf-8")).run
 
 
-def run(engine: Any, environment: str) -> None:
-    """Answers requests until there are no more. engine: QuickJS. environment: the text of `environment.js`."""
-    os.nice(_NICENESS)
-    # Scripts have no way to files and sockets. If one finds a hole in the engine, it can still open none.
-    with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as replies:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-        invoke: Callable[[str], object] | None = None
-        while len(header := requests.read(5)) == 5:
-            body = requests.read(int.from_bytes(header[1:], "little"))
-            kind = b"D"
-            parts: list[bytes] = []
-            try:
-                if header[:1] == b"N":
-                    memory, seconds = body.split()
-                    invoke = None  # frees the previous context first
-                    context = engine.Context()
-                    context.set_memory_limit(int(memory))
-                    context.set_time_limit(float(seconds))
-                    invoke = context.eval(environment)
-                else:
-                    assert invoke is not None
-                    parts = answer(invoke, body)
-            except Exception as error:
-                kind = b"X"
-                reason = str(error).partition("\n")[0] or type(error).__name__
-                parts = [reason.encode("utf-8", "replace")]
-            replies.write(kind + sum(map(len, parts)).to_bytes(4, "little"))
-            for part in parts:
-                replies.write(part)
-            replies.flush()
+class Runner:
+    """Runs scripts. engine: QuickJS. environment: the text of `environment.js`."""
+
+    def __init__(self, engine: Any, environment: str) -> None:
+        self._engine: Final = engine
+        self._environment: Final = environment
+        self._invoke: Callable[[str], object] | None = None
+
+    def run(self) -> None:
+        """Answers requests until there are no more."""
+        os.nice(_NICENESS)
+        serve(self._answered)
+
+    def _answered(self, kind: bytes, body: bytes) -> tuple[bytes, list[bytes]]:
+        try:
+            if kind == b"N":
+                memory, seconds = body.split()
+                self._invoke = None  # frees the previous context first
+                context = self._engine.Context()
+                context.set_memory_limit(int(memory))
+                context.set_time_limit(float(seconds))
+                self._invoke = context.eval(self._environment)
+                return b"D", []
+            assert self._invoke is not None
+            return b"D", answer(self._invoke, body)
+        except Exception as error:
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            return b"X", [reason.encode("utf-8", "replace")]

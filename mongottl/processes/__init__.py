@@ -1,6 +1,7 @@
 """Processes that work for the server: what can take long whatever is done, and can be ended only by killing it.
 
     spawner      the program of the process that starts them, and kills them
+    serving      what each of them does: answers requests
     pool         the processes, and the pool of them that a server has for each program
     conversation what asks one of them something, for one operation, while others run
 

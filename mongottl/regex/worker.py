@@ -17,6 +17,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
+from mongottl.processes.serving import serve
 from mongottl.regex.library import Library, code_of, library, next_start
 
 # The lengths of the pattern and of its options.
@@ -109,17 +110,10 @@ class Searcher:
         return array(NUMBERS, numbers).tobytes()
 
     def run(self) -> None:
-        """Answers the requests on standard input until there are no more."""
-        # It needs no files and sockets. If a pattern finds a hole in the library, it can open none.
-        with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as replies:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-            resource.setrlimit(resource.RLIMIT_CPU, (_MOST_S, _MOST_S))
-            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-            while len(header := requests.read(5)) == 5:
-                reply = self.answer(header[:1], requests.read(int.from_bytes(header[1:], "little")))
-                replies.write(b"D" + len(reply).to_bytes(4, "little"))
-                replies.write(reply)
-                replies.flush()
+        """Answers requests until there are no more."""
+        resource.setrlimit(resource.RLIMIT_CPU, (_MOST_S, _MOST_S))
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        serve(lambda kind, request: (b"D", [self.answer(kind, request)]))
 
 
 def _found_in_each(pattern: _Pattern, request: bytes, position: int) -> bytes:
